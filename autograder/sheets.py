@@ -1,0 +1,90 @@
+"""Draw a sheet of questions for one exercise from a seed, and let the reference answer it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from autograder.exercise import Exercise
+from course.answering import answer_question
+from course.marking import Item, Sheet, viewed
+from course.questions import Failure, Own, Raises
+
+PUBLIC_SEED = 0
+
+
+class Drawn:
+    """A sheet drawn from a seed, with what the reference answers and, when asked for, what each mistake answers."""
+
+    def __init__(self, exercise: Exercise, seed: int):
+        self.exercise = exercise
+        self.seed = seed
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """The questions with the reference's answers."""
+        exercise = self.exercise
+        items = []
+        for declared in exercise.properties:
+            view = declared.view or exercise.view
+            for question in declared.cases(_rng(self.seed, exercise.name, declared.property.name)):
+                expected = self._view_of(exercise.reference_function, question, view)
+                if isinstance(expected, Failure):
+                    if expected.kind != "exception":
+                        raise AssertionError(f"{exercise.name}: the reference fails: {expected.message}")
+                    expected = Raises(expected.error.split(" < ")[0])
+                items.append(Item(declared.property.name, question, expected, view))
+        properties = tuple(declared.property for declared in exercise.properties)
+        causes = {mistake.id: mistake.cause for mistake in exercise.mistakes}
+        return Sheet(exercise.name, exercise.parameters, properties, tuple(items), causes)
+
+    @cached_property
+    def wrong(self) -> Mapping[str, list[Any]]:
+        """Mistake id -> its view of every item, computed when it is first looked at."""
+        return _Lazy({m.id: (lambda m=m: self.views_of(m.function)) for m in self.exercise.mistakes})
+
+    def views_of(self, function: Callable) -> list[Any]:
+        """What a function that runs here gives on every item of the sheet."""
+        return [self._view_of(function, item.question, item.view) for item in self.sheet.items]
+
+    def _view_of(self, function: Callable, question: Any, view: Any) -> Any:
+        answers = answer_question(function, question, own_function, self.exercise.parameters)
+        return viewed(view.look, answers, question, {name: own_function(name) for name in view.own})
+
+
+def own_function(name: str) -> Callable:
+    """What Own(name) stands for on the judge's side: the reference of that exercise."""
+    from autograder.exercises import find
+
+    return find(name).reference_function
+
+
+def _rng(seed: int, *names: str) -> np.random.Generator:
+    digest = hashlib.sha256("/".join((str(seed), *names)).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+class _Lazy(Mapping):
+    """A mapping whose values are computed on first use."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]):
+        self._makers = makers
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._made:
+            self._made[key] = self._makers[key]()
+        return self._made[key]
+
+    def __iter__(self):
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+__all__ = ["PUBLIC_SEED", "Drawn", "Own", "own_function"]

@@ -1,0 +1,260 @@
+"""Mark the answers to a sheet of questions: points per property, the cause of a wrong answer, one finding.
+
+The sheet is the same thing in class and at home. A judge draws it fresh from a secret seed; the
+course ships one, drawn from a public seed, as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from course.compare import Difference, Tolerance, difference
+from course.questions import Answer, Failure, Question, View
+
+SINGLE_PRECISION_SHARE = 0.75  # of a property's points, for work in float32
+OPEN_PROPERTY = "graded on submission"
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that must hold, in words a student reads, and what it is worth.
+
+    needs_values : trivial answers share it (or its numbers are public), so it counts only once a
+                   property that is about fresh values holds.
+    chaotic      : the wrong numbers depend on rounding (cancellation): a named mistake is
+                   recognised here by being wrong too, not by its numbers.
+    """
+
+    name: str
+    points: float
+    needs_values: bool = False
+    chaotic: bool = False
+    tolerance: Tolerance = Tolerance()
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question of a sheet, with the property it belongs to and what the reference gives.
+
+    expected is a view of the reference's answer, a Raises, or None with `open` set where the
+    question can be asked only by a judge.
+    """
+
+    property: str
+    question: Question
+    expected: Any = None
+    view: View = View()
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """All that is needed to mark one exercise once.
+
+    mistakes : id -> the sentence that tells a student the cause, in order of precedence.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    properties: tuple[Property, ...]
+    items: tuple[Item, ...]
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def max_points(self) -> float:
+        return round(sum(p.points for p in self.properties), 6)
+
+
+@dataclass(frozen=True)
+class PropertyResult:
+    """What became of one property. passed is None where it was not judged yet."""
+
+    name: str
+    passed: bool | None
+    points: float
+    max_points: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The smallest case found that goes wrong."""
+
+    property: str
+    question: Question
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one exercise.
+
+    outcome : "correct", "partial", "incorrect" or "not attempted".
+    mistake : the stable id of the named mistake that explains the answers, or None.
+    cause   : its sentence, or a general one.
+    """
+
+    name: str
+    outcome: str
+    points: float
+    max_points: float
+    properties: tuple[PropertyResult, ...] = ()
+    mistake: str | None = None
+    cause: str = ""
+    finding: Finding | None = None
+    notes: tuple[str, ...] = ()
+
+
+def viewed(look, answers: Sequence[Answer], question: Question, own: Mapping[str, Any]) -> Any:
+    """What the view makes of the answers to one question; the failure itself where one call failed."""
+    failed = next((answer.failure for answer in answers if answer.failure), None)
+    if failed:
+        return failed
+    try:
+        return look(answers, question, **own)
+    except Exception as error:  # the answer has a form that the view cannot use
+        return Failure("malformed", f"the answer cannot be used: {error}", type(error).__name__)
+
+
+def mark(
+    sheet: Sheet,
+    given: Sequence[Any],
+    answers: Sequence[Sequence[Answer]],
+    wrong: Mapping[str, Sequence[Any]],
+) -> Verdict:
+    """Mark one exercise.
+
+    given   : for each item of the sheet, the view of what the student's function answered.
+    answers : the answers themselves, for what was seen on the way (changed inputs, prints).
+    wrong   : mistake id -> for each item, what that mistake answers. Read only where needed.
+    """
+    differences = [
+        None if item.open else difference(view, item.expected, _tolerance(sheet, item))
+        for item, view in zip(sheet.items, given)
+    ]
+    if _not_attempted(given):
+        return Verdict(
+            sheet.name,
+            "not attempted",
+            0.0,
+            sheet.max_points,
+            tuple(PropertyResult(p.name, False, 0.0, p.points) for p in sheet.properties),
+        )
+    results = _property_results(sheet, differences)
+    points = min(sheet.max_points, round(sum(r.points for r in results), 6))
+    finding = _finding(sheet, differences)
+    judged = [r for r in results if r.passed is not None]
+    single = finding is not None and all(d is None or d.single for d in differences)
+    mistake = None
+    if finding and not (single and _stored_single(given, finding)):
+        mistake = named_mistake(sheet, given, differences, wrong)
+    cause = sheet.mistakes[mistake] if mistake else ""
+    if finding and not mistake and single:
+        mistake, cause = "single-precision", "The numbers are right to about seven digits: something is computed in float32 or rounded. Stay in float64."
+    outcome = "correct" if all(r.passed and not r.note for r in judged) else "partial" if points > 0 else "incorrect"
+    return Verdict(sheet.name, outcome, points, sheet.max_points, results, mistake, cause, finding, _notes(answers))
+
+
+def _tolerance(sheet: Sheet, item: Item) -> Tolerance:
+    return next(p.tolerance for p in sheet.properties if p.name == item.property)
+
+
+def _not_attempted(given: Sequence[Any]) -> bool:
+    kinds = {view.kind if isinstance(view, Failure) else "value" for view in given}
+    return bool(kinds) and kinds <= {"not attempted", "missing", "unavailable"} and "not attempted" in kinds
+
+
+def _property_results(sheet: Sheet, differences: Sequence[Difference | None]) -> tuple[PropertyResult, ...]:
+    state = {p.name: _state(sheet, differences, p) for p in sheet.properties}
+    values_hold = any(state[p.name] in ("passed", "single") for p in sheet.properties if not p.needs_values)
+    results = []
+    for p in sheet.properties:
+        now = state[p.name]
+        if now == "open":
+            results.append(PropertyResult(p.name, None, 0.0, p.points, OPEN_PROPERTY))
+        elif now == "failed":
+            results.append(PropertyResult(p.name, False, 0.0, p.points))
+        elif p.needs_values and not values_hold:
+            results.append(PropertyResult(p.name, False, 0.0, p.points, "counts once the values are right"))
+        elif now == "single":
+            results.append(PropertyResult(p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, "computed in float32"))
+        else:
+            results.append(PropertyResult(p.name, True, p.points, p.points))
+    return tuple(results)
+
+
+def _state(sheet: Sheet, differences: Sequence[Difference | None], p: Property) -> str:
+    mine = [(item, d) for item, d in zip(sheet.items, differences) if item.property == p.name]
+    if any(item.open for item, _ in mine) or not mine:
+        return "open"
+    if any(d is not None and not d.single for _, d in mine):
+        return "failed"
+    return "single" if any(d is not None for _, d in mine) else "passed"
+
+
+def _finding(sheet: Sheet, differences: Sequence[Difference | None]) -> Finding | None:
+    """The first real difference, in the order of the sheet: cases come smallest first."""
+    found = [(item, d) for item, d in zip(sheet.items, differences) if d is not None]
+    found.sort(key=lambda pair: pair[1].single)
+    return Finding(found[0][0].property, found[0][0].question, found[0][1]) if found else None
+
+
+def _stored_single(given: Sequence[Any], finding: Finding) -> bool:
+    dtype = getattr(finding.difference.given, "dtype", None)
+    return dtype is not None and dtype.itemsize < 8
+
+
+def named_mistake(
+    sheet: Sheet,
+    given: Sequence[Any],
+    differences: Sequence[Difference | None],
+    wrong: Mapping[str, Sequence[Any]],
+) -> str | None:
+    """The first mistake that answers every question just as the student did, if there is one."""
+    for name in sheet.mistakes:
+        if name in wrong and _explains(sheet, given, differences, wrong[name]):
+            return name
+    return None
+
+
+def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers: Sequence[Any]) -> bool:
+    telling = 0
+    chaotic = {p.name for p in sheet.properties if p.chaotic}
+    for item, mine, mistaken, found in zip(sheet.items, given, answers, differences):
+        if item.open:
+            continue
+        tolerance = _tolerance(sheet, item)
+        mistaken_here = difference(mistaken, item.expected, tolerance) is not None
+        if item.property in chaotic:
+            if mistaken_here != (found is not None):
+                return False
+            telling += mistaken_here
+        elif not _same(mine, mistaken, tolerance):
+            return False
+        else:
+            telling += mistaken_here
+    return telling > 0
+
+
+def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
+    if isinstance(mine, Failure) or isinstance(mistaken, Failure):
+        return isinstance(mine, Failure) and isinstance(mistaken, Failure) and mine.kind == mistaken.kind
+    looser = Tolerance(tolerance.value * 10, tolerance.relative)
+    found = difference(mine, mistaken, looser)
+    if found is None:
+        return True
+    # an overflow or a division by zero may end as nan here and as infinity there
+    return False
+
+
+def _notes(answers: Sequence[Sequence[Answer]]) -> tuple[str, ...]:
+    seen = [answer for group in answers for answer in group]
+    notes = []
+    if any(answer.printed for answer in seen):
+        notes.append("Your function prints. That is fine and costs nothing.")
+    changed = sorted({name for answer in seen for name in answer.changed})
+    if changed:
+        notes.append("Your function changes its input: " + ", ".join(changed) + ". Work on a copy.")
+    return tuple(notes)

@@ -1,0 +1,234 @@
+"""The closed set of values that may travel, as JSON text, and the frames that carry it.
+
+No pickle, no code: arrays travel as dtype, shape and bytes. Decoding trusts nothing: every size is
+checked before memory is taken, and whatever does not fit raises Malformed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+import numpy as np
+
+from course.questions import Failure, Given, Own, Raises, Rng
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 12
+MAX_ITEMS = 200_000
+MAX_TEXT = 20_000
+DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
+
+
+class Malformed(ValueError):
+    """A value outside the closed set, or a message that does not follow the rules."""
+
+
+# ---------------------------------------------------------------- values to JSON
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """A value of the closed set as a JSON tree. Raises Malformed for anything else."""
+    if depth > MAX_DEPTH:
+        raise Malformed("the value is nested too deeply")
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return _checked_plain(value)
+    if isinstance(value, str):
+        return _checked_plain(str.__str__(value))
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return _encode_array(value)
+    if isinstance(value, int):
+        return _checked_plain(int.__int__(value))
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, complex):
+        return _encode_array(np.asarray(value))
+    if isinstance(value, tuple | list):
+        if len(value) > MAX_ITEMS:
+            raise Malformed("the list is too long")
+        items = [encode(item, depth + 1) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        if len(value) > MAX_ITEMS:
+            raise Malformed("the dict is too long")
+        return {"dict": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]}
+    if kind in _PLACEHOLDERS:
+        return {kind.__name__: [encode(part, depth + 1) for part in vars(value).values()]}
+    if hasattr(value, "__array__"):
+        return _encode_array(value)
+    raise Malformed(f"a value of type {kind.__name__} cannot be compared")
+
+
+_PLACEHOLDERS = {cls: cls.__name__ for cls in (Rng, Given, Own, Raises, Failure)}
+
+
+def _checked_plain(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise Malformed("the text is too long")
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 2000:
+        raise Malformed("the whole number is too large")
+    return value
+
+
+def _encode_array(value: Any) -> dict:
+    array = np.asarray(value)
+    if type(array) is not np.ndarray:
+        array = np.array(array, subok=False)
+    dtype = array.dtype.newbyteorder("<").str.lstrip("<|=>")
+    if dtype not in DTYPES and array.dtype.kind in "fc":  # long double has no portable size
+        array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+        dtype = array.dtype.str.lstrip("<|=>")
+    if dtype not in DTYPES:
+        raise Malformed(f"an array of dtype {array.dtype} cannot be compared")
+    if array.nbytes > MAX_BYTES // 2:
+        raise Malformed("the array is too large")
+    data = np.asarray(array, dtype="<" + dtype).tobytes()
+    return {"array": [dtype, list(array.shape), base64.b64encode(data).decode("ascii")]}
+
+
+# ---------------------------------------------------------------- JSON to values
+
+
+def decode(tree: Any, placeholders: bool = False, depth: int = 0) -> Any:
+    """The value of a JSON tree. Placeholders are accepted only from the judge's side."""
+    if depth > MAX_DEPTH:
+        raise Malformed("the value is nested too deeply")
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return _checked_plain(tree)
+    if isinstance(tree, list):
+        return [decode(item, placeholders, depth + 1) for item in tree]
+    if not isinstance(tree, dict) or len(tree) != 1:
+        raise Malformed("not a value")
+    ((kind, body),) = tree.items()
+    if not isinstance(body, list):
+        raise Malformed("not a value")
+    if kind == "array":
+        return _decode_array(body)
+    if kind == "tuple":
+        return tuple(decode(item, placeholders, depth + 1) for item in body)
+    if kind == "dict":
+        return _decode_dict(body, placeholders, depth)
+    if placeholders:
+        for cls, name in _PLACEHOLDERS.items():
+            if kind == name:
+                return cls(*(decode(part, True, depth + 1) for part in body))
+    raise Malformed("not a value")
+
+
+def _decode_dict(body: list, placeholders: bool, depth: int) -> dict:
+    result = {}
+    for pair in body:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise Malformed("not a dict")
+        key = decode(pair[0], placeholders, depth + 1)
+        if not isinstance(key, str | int | float | bool | None):
+            raise Malformed("a key of a dict must be text or a number")
+        result[key] = decode(pair[1], placeholders, depth + 1)
+    return result
+
+
+def _decode_array(body: list) -> np.ndarray:
+    if len(body) != 3:
+        raise Malformed("not an array")
+    dtype, shape, text = body
+    if not isinstance(dtype, str) or dtype not in DTYPES or not isinstance(text, str):
+        raise Malformed("not an array")
+    if not isinstance(shape, list) or len(shape) > 16:
+        raise Malformed("not an array")
+    if not all(type(n) is int and 0 <= n <= MAX_BYTES for n in shape):
+        raise Malformed("not an array")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Malformed("not an array") from error
+    if len(data) != math.prod(shape) * np.dtype(dtype).itemsize:
+        raise Malformed("the array's size and shape disagree")
+    return np.frombuffer(data, dtype="<" + dtype).reshape(shape).copy()
+
+
+# ---------------------------------------------------------------- frames on a socket
+
+
+class Closed(ConnectionError):
+    """The other side is gone."""
+
+
+class TooLate(TimeoutError):
+    """The other side did not answer in time."""
+
+
+class Connection:
+    """JSON messages over a stream socket: four bytes of length, then the text."""
+
+    def __init__(self, sock: socket.socket):
+        self.sock = sock
+
+    def send(self, message: dict, deadline: float | None = None) -> None:
+        """Send one message. Raises Closed or TooLate."""
+        data = json.dumps(message).encode("utf-8")
+        self._send_all(struct.pack(">I", len(data)) + data, deadline)
+
+    def receive(self, deadline: float | None = None) -> dict:
+        """The next message, before `deadline` (time.monotonic). Raises Closed, TooLate or Malformed."""
+        (length,) = struct.unpack(">I", self._exactly(4, deadline))
+        if length > MAX_BYTES:
+            raise Malformed("the message is too long")
+        data = self._exactly(length, deadline)
+        try:
+            message = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise Malformed("the message is not JSON") from error
+        if not isinstance(message, dict):
+            raise Malformed("the message is not an object")
+        return message
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def _send_all(self, data: bytes, deadline: float | None) -> None:
+        view = memoryview(data)
+        while view:
+            self._wait(select.POLLOUT, deadline)
+            try:
+                sent = self.sock.send(view[: 1 << 20], getattr(socket, "MSG_DONTWAIT", 0))
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError as error:
+                raise Closed("the other side is gone") from error
+            view = view[sent:]
+
+    def _exactly(self, count: int, deadline: float | None) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            self._wait(select.POLLIN, deadline)
+            try:
+                part = self.sock.recv(min(count - len(parts), 1 << 20))
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError as error:
+                raise Closed("the other side is gone") from error
+            if not part:
+                raise Closed("the other side is gone")
+            parts += part
+        return bytes(parts)
+
+    def _wait(self, event: int, deadline: float | None) -> None:
+        if deadline is None:
+            return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TooLate("no answer in time")
+        reading = event == select.POLLIN
+        ready = select.select([self.sock] if reading else [], [] if reading else [self.sock], [], left)
+        if not (ready[0] or ready[1]):
+            raise TooLate("no answer in time")

@@ -1,0 +1,144 @@
+"""The grading tests itself: every declaration must keep its own promises."""
+
+import doctest
+import inspect
+
+import numpy as np
+import pytest
+
+from autograder.exercises import all_exercises
+from autograder.judge import judge_function
+from autograder.sheets import PUBLIC_SEED, Drawn
+from course.compare import Tolerance, difference
+from course.questions import Failure
+from tests.conftest import SEEDS
+
+EXERCISES = list(all_exercises().values())
+MISTAKES = [(e, m) for e in EXERCISES for m in e.mistakes]
+VARIANTS = [(e, v, f"{e.name}-{i}") for e in EXERCISES for i, v in enumerate(e.variants)]
+FEW = range(1, max(2, SEEDS // 10))
+
+each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+
+
+@each
+def test_the_points_of_the_properties_add_up(exercise):
+    assert sum(d.property.points for d in exercise.properties) == pytest.approx(exercise.points)
+
+
+@each
+def test_some_property_is_about_fresh_values(exercise):
+    assert any(not d.property.needs_values for d in exercise.properties)
+
+
+@each
+def test_the_reference_scores_full_for_any_seed(exercise):
+    for seed in range(SEEDS):
+        verdict = judge_function(exercise, seed, exercise.reference_function)
+        assert verdict.outcome == "correct", (seed, verdict)
+        assert verdict.points == exercise.points
+
+
+@each
+def test_a_stub_is_not_attempted(exercise):
+    def stub(*args, **kwargs):
+        raise NotImplementedError
+
+    verdict = judge_function(exercise, 1, stub)
+    assert (verdict.outcome, verdict.points) == ("not attempted", 0)
+
+
+def trivial_answers():
+    """Answers that need no thought; none may earn a point."""
+
+    def first(*args, **kwargs):
+        return args[0] if args else None
+
+    def last(*args, **kwargs):
+        return args[-1] if args else None
+
+    def second(*args, **kwargs):
+        return args[1] if len(args) > 1 else None
+
+    def third(*args, **kwargs):
+        return args[2] if len(args) > 2 else None
+
+    def zeros(*args, **kwargs):
+        return np.zeros_like(np.asarray(args[0], dtype=float)) if args else 0.0
+
+    def all_false(rows, *args, **kwargs):
+        return np.zeros(len(rows), dtype=bool)
+
+    def all_true(rows, *args, **kwargs):
+        return np.ones(len(rows), dtype=bool)
+
+    def constant(value):
+        return lambda *args, **kwargs: value
+
+    constants = [None, 0, 0.0, 1.0, np.inf, np.nan, True, False, "", "right", [], {}, (), np.zeros(3)]
+    return [first, second, third, last, zeros, all_false, all_true, *map(constant, constants)]
+
+
+@each
+def test_trivial_answers_earn_nothing(exercise):
+    for answer in trivial_answers():
+        verdict = judge_function(exercise, 3, answer)
+        assert verdict.points == 0, (answer, verdict.properties)
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=[f"{e.name}-{m.id}" for e, m in MISTAKES])
+def test_a_named_mistake_loses_points_and_is_named(exercise, mistake):
+    for seed in [PUBLIC_SEED, *FEW]:
+        verdict = judge_function(exercise, seed, mistake.function)
+        assert verdict.points < exercise.points, (seed, verdict)
+        assert verdict.mistake == mistake.id, (seed, verdict.mistake, verdict.properties)
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=[f"{e.name}-{m.id}" for e, m in MISTAKES])
+def test_a_named_mistake_is_far_from_right(exercise, mistake):
+    """Some case shows it by more than a hundred times the tolerance."""
+    drawn = Drawn(exercise, 1)
+    tolerances = {p.name: p.tolerance for p in drawn.sheet.properties}
+
+    def far(item, view):
+        t = tolerances[item.property]
+        return difference(view, item.expected, Tolerance(100 * t.value, t.relative)) is not None
+
+    assert any(far(i, v) for i, v in zip(drawn.sheet.items, drawn.views_of(mistake.function)))
+
+
+@pytest.mark.parametrize(("exercise", "variant"), [v[:2] for v in VARIANTS], ids=[v[2] for v in VARIANTS])
+def test_a_right_answer_written_differently_scores_full(exercise, variant):
+    for seed in [PUBLIC_SEED, *FEW]:
+        verdict = judge_function(exercise, seed, variant)
+        assert verdict.outcome == "correct", (seed, verdict)
+
+
+@each
+def test_mistake_ids_are_unique_and_causes_are_short(exercise):
+    ids = [m.id for m in exercise.mistakes]
+    assert len(set(ids)) == len(ids)
+    assert all(0 < len(m.cause.split()) <= 50 for m in exercise.mistakes)
+
+
+@each
+def test_enough_variants_and_three_hints(exercise):
+    assert len(exercise.variants) >= 3
+    assert len(exercise.hints) == 3 and all(exercise.hints)
+
+
+@each
+def test_the_docstring_example_runs(exercise):
+    function = exercise.reference_function
+    tests = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(function), {"np": np, **vars(inspect.getmodule(function))}, exercise.name, None, 0
+    )
+    assert tests.examples, "a worked number belongs into the docstring"
+    assert doctest.DocTestRunner().run(tests).failed == 0
+
+
+@each
+def test_cases_do_not_depend_on_the_order_of_drawing(exercise):
+    first, second = Drawn(exercise, 7), Drawn(exercise, 7)
+    for a, b in zip(first.sheet.items, second.sheet.items, strict=True):
+        assert isinstance(a.expected, Failure) or difference(b.expected, a.expected) is None
