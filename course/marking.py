@@ -14,6 +14,10 @@ from course.compare import Difference, Tolerance, difference
 from course.questions import Answer, Failure, Question, View
 
 SINGLE_PRECISION_SHARE = 0.75  # of a property's points, for work in float32
+SINGLE_PRECISION = (
+    "single-precision",
+    "The numbers are right to about seven digits: something is computed in float32 or rounded. Stay in float64.",
+)
 OPEN_PROPERTY = "graded on submission"
 
 
@@ -80,11 +84,12 @@ class PropertyResult:
 
 @dataclass(frozen=True)
 class Finding:
-    """The smallest case found that goes wrong."""
+    """The smallest case found that goes wrong; `parameters` name the positional arguments of its calls."""
 
     property: str
     question: Question
     difference: Difference
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,7 @@ def mark(
         mistake = named_mistake(sheet, given, differences, wrong)
     cause = sheet.mistakes[mistake] if mistake else ""
     if finding and not mistake and single:
-        mistake, cause = "single-precision", "The numbers are right to about seven digits: something is computed in float32 or rounded. Stay in float64."
+        mistake, cause = SINGLE_PRECISION
     outcome = "correct" if all(r.passed and not r.note for r in judged) else "partial" if points > 0 else "incorrect"
     return Verdict(sheet.name, outcome, points, sheet.max_points, results, mistake, cause, finding, _notes(answers))
 
@@ -198,7 +203,10 @@ def _finding(sheet: Sheet, differences: Sequence[Difference | None]) -> Finding 
     """The first real difference, in the order of the sheet: cases come smallest first."""
     found = [(item, d) for item, d in zip(sheet.items, differences) if d is not None]
     found.sort(key=lambda pair: pair[1].single)
-    return Finding(found[0][0].property, found[0][0].question, found[0][1]) if found else None
+    if not found:
+        return None
+    item, first = found[0]
+    return Finding(item.property, item.question, first, sheet.parameters)
 
 
 def _stored_single(given: Sequence[Any], finding: Finding) -> bool:
