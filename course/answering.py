@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from course import given
 from course.questions import Answer, Call, Failure, Given, Own, Question, Rng
 from course.wire import Malformed, decode, encode
 
@@ -71,10 +72,8 @@ class _Room:
             return self.arrays.setdefault(id(value), value.copy())
         if isinstance(value, Rng):
             return self.generators.setdefault(value, np.random.default_rng(value.seed))
-        if isinstance(value, Own):
-            return self.counted(self.own(value.name), record)
-        if isinstance(value, Given) or callable(value):
-            return self.counted(value, record)
+        if isinstance(value, Own | Given) or callable(value):
+            return self.counted(resolved(value, self.own), record)
         if isinstance(value, tuple):
             return tuple(self.enter(item, record) for item in value)
         if isinstance(value, list):
@@ -95,6 +94,15 @@ class _Room:
             return function(*args)
 
         return counted_function
+
+
+def resolved(value: Any, own: Callable[[str], Callable]) -> Any:
+    """The function that an Own or a Given stands for; anything else as it is."""
+    if isinstance(value, Own):
+        return own(value.name)
+    if isinstance(value, Given):
+        return getattr(given, value.name)(*(resolved(param, own) for param in value.params))
+    return value
 
 
 def _answer_call(

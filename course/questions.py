@@ -28,17 +28,12 @@ class Rng:
 class Given:
     """A function that `course.given` makes public, with its parameters: Given("linear", (W,)).
 
-    It can be called like any function. In a graded run it stays with the judge like every other
-    function; in a student's own notebook it runs where the student is.
+    In a graded run it stays with the judge like every other function; in a student's own notebook
+    it runs where the student is. A parameter may be an Own or a Given.
     """
 
     name: str
     params: tuple = ()
-
-    def __call__(self, *args: Any) -> Any:
-        from course import given
-
-        return getattr(given, self.name)(*self.params)(*args)
 
 
 @dataclass(frozen=True)
