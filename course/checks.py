@@ -19,6 +19,7 @@ from course.marking import Verdict, mark, viewed
 from course.questions import Answer, Failure
 
 _passed: dict[str, Callable] = {}  # exercise -> the student's function that passed its last check
+_attempted: set[str] = set()  # exercises whose own attempt was checked at least once
 _hints_given: dict[str, int] = {}
 
 
@@ -56,6 +57,8 @@ def check(what: str | Callable) -> None:
     _passed.pop(name, None)
     if outcome == "correct":
         _passed[name] = function
+    if outcome != "not attempted" and function is not None:
+        _attempted.add(name)
     display(Shown(text, html))
     if outcome != "correct":
         words = report.OUTCOMES[outcome][1]
@@ -134,12 +137,17 @@ def own(name: str) -> Callable | None:
     return function if function is not None and _passed.get(name) is function else None
 
 
-# ---------------------------------------------------------------- hints, quiz, starting again, solutions
+def attempted(name: str) -> bool:
+    """Whether an attempt at this exercise was checked in this session."""
+    return name in _attempted
+
+
+# ---------------------------------------------------------------- hints and quiz
 
 
 def hint(name: str) -> None:
     """Show the next hint of an exercise. There are three: a question, a plan, pseudocode. They cost nothing."""
-    hints = shipped.load(_known(name)).hints
+    hints = shipped.load(known(name)).hints
     given = min(_hints_given.get(name, 0) + 1, len(hints))
     _hints_given[name] = given
     lines = [f"Hint {i + 1} of {len(hints)}: {hints[i]}" for i in range(given)]
@@ -186,13 +194,14 @@ def _callers_namespace() -> dict[str, Any]:
 
 def _exercise_name(what: str | Callable, namespace: Mapping[str, Any]) -> str:
     if isinstance(what, str):
-        return _known(what)
+        return known(what)
     names = [key for key, value in namespace.items() if value is what and key in shipped.names()]
     names += [getattr(inspect.unwrap(what), "__name__", "")] if callable(what) else []
-    return _known(names[0] if names else str(what)[:40])
+    return known(names[0] if names else str(what)[:40])
 
 
-def _known(name: str) -> str:
+def known(name: str) -> str:
+    """The name, if an exercise has it. Raises NotRight with the nearest name otherwise."""
     if name not in shipped.names():
         raise NotRight(f"There is no exercise called {name!r}. Check the spelling: {_nearest(name)}")
     return name
