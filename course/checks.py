@@ -92,7 +92,9 @@ def shipped_verdict(name: str, function: Any, namespace: Mapping[str, Any]) -> V
             if any(a.failure and a.failure.kind == "time-out" for a in (answers[-1] if answers else [])):
                 group = answers[-1]
             else:
-                group = answer_question(function, item.question, own_function, numbers.sheet.parameters, limited=True)
+                group = answer_question(
+                    function, item.question, own_function, numbers.sheet.parameters, limited=True
+                )
             item, view = _looked_at(item, group, own_function)
         items.append(item)
         given.append(view)

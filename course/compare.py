@@ -51,7 +51,9 @@ class Difference:
     single: bool = False
 
 
-def difference(given: Any, expected: Any, tolerance: Tolerance = Tolerance(), path: str = "") -> Difference | None:
+def difference(
+    given: Any, expected: Any, tolerance: Tolerance = Tolerance(), path: str = ""
+) -> Difference | None:
     """The first difference between two answers, or None where they agree."""
     if isinstance(expected, Raises | Failure) or isinstance(given, Failure):
         return _failure_difference(given, expected, path)
@@ -86,7 +88,9 @@ def _mapping_difference(given: Any, expected: Mapping, tolerance: Tolerance, pat
     return _worst_first(parts)
 
 
-def _sequence_difference(given: Any, expected: tuple | list, tolerance: Tolerance, path: str) -> Difference | None:
+def _sequence_difference(
+    given: Any, expected: tuple | list, tolerance: Tolerance, path: str
+) -> Difference | None:
     if isinstance(given, np.ndarray) and given.ndim:
         given = list(given)
     if not isinstance(given, tuple | list):

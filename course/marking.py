@@ -158,8 +158,16 @@ def mark(
     cause = sheet.mistakes[mistake] if mistake else ""
     if finding and not mistake and single:
         mistake, cause = SINGLE_PRECISION
-    outcome = "correct" if all(r.passed and not r.note for r in judged) else "partial" if points > 0 else "incorrect"
-    return Verdict(sheet.name, outcome, points, sheet.max_points, results, mistake, cause, finding, _notes(answers))
+    outcome = (
+        "correct"
+        if all(r.passed and not r.note for r in judged)
+        else "partial"
+        if points > 0
+        else "incorrect"
+    )
+    return Verdict(
+        sheet.name, outcome, points, sheet.max_points, results, mistake, cause, finding, _notes(answers)
+    )
 
 
 def _tolerance(sheet: Sheet, item: Item) -> Tolerance:
@@ -184,7 +192,11 @@ def _property_results(sheet: Sheet, differences: Sequence[Difference | None]) ->
         elif p.needs_values and not values_hold:
             results.append(PropertyResult(p.name, False, 0.0, p.points, "counts once the values are right"))
         elif now == "single":
-            results.append(PropertyResult(p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, "computed in float32"))
+            results.append(
+                PropertyResult(
+                    p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, "computed in float32"
+                )
+            )
         else:
             results.append(PropertyResult(p.name, True, p.points, p.points))
     return tuple(results)

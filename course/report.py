@@ -63,7 +63,9 @@ def html(verdict: Verdict) -> str:
         parts += [_table_html(table)] if table else []
     if verdict.properties:
         rows = "".join(_property_row(result) for result in verdict.properties)
-        parts.append(f"<table><thead><tr><th></th><th>what must hold</th><th>points</th></tr></thead>{rows}</table>")
+        parts.append(
+            f"<table><thead><tr><th></th><th>what must hold</th><th>points</th></tr></thead>{rows}</table>"
+        )
     parts += [f"<p>{escape(note)}</p>" for note in verdict.notes]
     return "<div>" + "".join(parts) + "</div>"
 
@@ -82,10 +84,14 @@ def message(verdict: Verdict) -> str:
 def sentences(verdict: Verdict) -> list[str]:
     """What was seen, the likely cause, where to look: at most 80 words."""
     if verdict.outcome == "not attempted":
-        return [f"{verdict.name} is still the stub. Replace the line that raises NotImplementedError with your own."]
+        return [
+            f"{verdict.name} is still the stub. Replace the line that raises NotImplementedError with your own."
+        ]
     if verdict.finding is None:
         still_open = any(result.passed is None for result in verdict.properties)
-        return ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
+        return (
+            ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
+        )
     seen = f"Seen while testing “{verdict.finding.property}”: {describe(verdict.finding.difference, verdict.name)}"
     return [seen, *([f"Likely cause: {verdict.cause}"] if verdict.cause else [])]
 
@@ -194,11 +200,19 @@ def _input_lines(finding: Finding, name: str) -> list[str]:
     """The calls of the case that went wrong, with their inputs where they are small."""
     calls, inputs = [], {}
     for call in _distinct(finding.question.calls):
-        labels = [*finding.parameters[: len(call.args)], *(f"argument {i + 1}" for i in range(len(call.args)))]
+        labels = [
+            *finding.parameters[: len(call.args)],
+            *(f"argument {i + 1}" for i in range(len(call.args))),
+        ]
         named = dict(zip(labels, call.args)) | dict(call.kwargs)
         inputs |= {label: _value_lines(label, value) for label, value in named.items()}
-        shown = [label if inputs[label] else _short(value) for label, value in list(named.items())[: len(call.args)]]
-        shown += [f"{label}={label if inputs[label] else _short(value)}" for label, value in call.kwargs.items()]
+        shown = [
+            label if inputs[label] else _short(value)
+            for label, value in list(named.items())[: len(call.args)]
+        ]
+        shown += [
+            f"{label}={label if inputs[label] else _short(value)}" for label, value in call.kwargs.items()
+        ]
         calls.append(f"{name}({', '.join(shown)})")
     return [*calls, *(line for lines in inputs.values() for line in lines)]
 
@@ -275,7 +289,12 @@ def _table_lines(table: Table) -> list[str]:
     column = max(len("yours"), *(len(line) for line in left))
     lines = [f"{'yours'.ljust(column)}  |  expected"]
     lines += [f"{mine.ljust(column)}  |  {due}" for mine, due in zip(left, right)]
-    return [*lines, "(a part of the array; the first difference is between stars)" if table.cut else "(the first difference is between stars)"]
+    return [
+        *lines,
+        "(a part of the array; the first difference is between stars)"
+        if table.cut
+        else "(the first difference is between stars)",
+    ]
 
 
 def _table_html(table: Table) -> str:
@@ -314,6 +333,3 @@ def _property_line(result: Any) -> str:
 
 def _property_row(result: Any) -> str:
     return "<tr>" + "".join(f"<td>{escape(part)}</td>" for part in _property_parts(result)) + "</tr>"
-
-
-

@@ -36,6 +36,8 @@ def solution(name: str) -> None:
         raise checks.NotRight(f"Try it first: write your own {name}, run its check once, then ask again.")
     ways = desk.solutions(name)
     if ways is None:
-        raise checks.NotRight("Solutions come with the repository only, not with a class's notebooks. Try hint().")
+        raise checks.NotRight(
+            "Solutions come with the repository only, not with a class's notebooks. Try hint()."
+        )
     parts = [f"Way {i + 1}. {what}\n\n{code}" for i, (what, code) in enumerate(ways)]
     checks.display(checks.Shown("\n\n".join(parts)))

@@ -1,0 +1,96 @@
+"""Reports: short, in words as well as in marks, and never broken by what a student's function returns."""
+
+import re
+
+import numpy as np
+import pytest
+
+from autograder.exercises import all_exercises
+from autograder.judge import judge_function
+from course import report
+
+EXERCISES = list(all_exercises().values())
+each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
+
+
+class Hostile(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def raises(error):
+    def function(*args, **kwargs):
+        raise error
+
+    return function
+
+
+ODD_ANSWERS = [
+    lambda *a, **k: None,
+    lambda *a, **k: "<script>alert(1)</script>",
+    lambda *a, **k: np.zeros((2, 3, 4, 5)),
+    lambda *a, **k: np.array(["a", "b"]),
+    lambda *a, **k: [[1.0, 2.0], [3.0]],
+    lambda *a, **k: {"a": np.nan},
+    lambda *a, **k: (1, 2, 3),
+    lambda *a, **k: 1j,
+    lambda *a, **k: True,
+    lambda *a, **k: print("hello") or 10**400,
+    lambda *a, **k: (x for x in a),
+    lambda: None,
+    raises(ValueError("<b>bold</b>")),
+    raises(Hostile()),
+    raises(SystemExit(3)),
+    raises(KeyboardInterrupt()),
+    raises(NotImplementedError()),
+]
+
+
+def perturbed(exercise):
+    """The right answer with its numbers moved, for the reports about values."""
+
+    def function(*args, **kwargs):
+        return move(exercise.reference_function(*args, **kwargs))
+
+    return function
+
+
+def move(value):
+    if isinstance(value, tuple | list):
+        return type(value)(map(move, value))
+    if isinstance(value, dict):
+        return {key: move(item) for key, item in value.items()}
+    if isinstance(value, str | None):
+        return value
+    array = np.asarray(value)
+    return ~array if array.dtype.kind == "b" else array + 0.25
+
+
+@each
+def test_every_report_is_short_clean_and_escaped(exercise):
+    functions = [*ODD_ANSWERS, perturbed(exercise), *(m.function for m in exercise.mistakes)]
+    for function in functions:
+        verdict = judge_function(exercise, 4, function)
+        words = report.message(verdict).split()
+        assert 0 < len(words) <= 80, words
+        text, page = report.text(verdict), report.html(verdict)
+        assert "Traceback" not in text + page
+        assert "<script" not in page and "<b>" not in page
+        assert text.splitlines()[0] == report.headline(verdict)
+        assert verdict.name in text and report.OUTCOMES[verdict.outcome][1] in text
+
+
+@each
+def test_html_and_text_say_the_same(exercise):
+    verdict = judge_function(exercise, 4, perturbed(exercise))
+    bare = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", report.html(verdict)))
+    for result in verdict.properties:
+        assert result.name.split(" <")[0].split("&")[0].split(">")[0][:20] in bare
+    assert "expected" in bare or "due" in bare
+
+
+@each
+def test_a_right_answer_is_one_line_and_the_points(exercise):
+    verdict = judge_function(exercise, 4, exercise.reference_function)
+    lines = report.text(verdict).splitlines()
+    assert lines[0].startswith("✓") and len(lines) == 2 + len(verdict.properties) + len(verdict.notes)
