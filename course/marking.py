@@ -261,12 +261,7 @@ def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers
 def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
     if isinstance(mine, Failure) or isinstance(mistaken, Failure):
         return isinstance(mine, Failure) and isinstance(mistaken, Failure) and mine.kind == mistaken.kind
-    looser = Tolerance(tolerance.value * 10, tolerance.relative)
-    found = difference(mine, mistaken, looser)
-    if found is None:
-        return True
-    # an overflow or a division by zero may end as nan here and as infinity there
-    return False
+    return difference(mine, mistaken, Tolerance(tolerance.value * 10, tolerance.relative)) is None
 
 
 def _notes(answers: Sequence[Sequence[Answer]]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class Table:
 def text(verdict: Verdict) -> str:
     """The report as plain text."""
     lines = [headline(verdict)]
-    lines += [""] + sentences(verdict) if sentences(verdict) else []
+    lines += ["", *sentences(verdict)] if sentences(verdict) else []
     if verdict.finding:
         lines += _input_lines(verdict.finding, verdict.name)
         table = _table(verdict.finding.difference)
