@@ -102,7 +102,9 @@ class Exercise:
         self.reference_function = function
         return function
 
-    def worked(self, name: str, points: float, *, decimals: int | None = None, view: View | None = None) -> Callable:
+    def worked(
+        self, name: str, points: float, *, decimals: int | None = None, view: View | None = None
+    ) -> Callable:
         """Public cases with numbers that the lesson prints to `decimals` places; they count only with fresh values.
 
         Decorates a function without arguments that yields the questions.
