@@ -1,0 +1,129 @@
+"""Functions among the arguments of a question stay here; the child calls them through messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autograder.sheets import own_function
+from course.answering import resolved
+from course.child.service import HANDLE
+from course.questions import Given, Own, Question
+from course.wire import Malformed, decode, encode
+
+SMALLEST_BOUND = 4096
+
+
+class Remote:
+    """The functions of one question: handles for the child, and what each was called with.
+
+    A function here runs with arguments that the child chose, so these are bounded: together they
+    hold at most 4 times the numbers of the question's own arguments (or 4096), and no whole number
+    may be larger than that.
+
+    message    : the calls, to be sent to the child.
+    identities : for each array in them, in order, a number: equal ones are the same array.
+    """
+
+    def __init__(self, question: Question):
+        self.question = question
+        self.functions: list[Callable] = []
+        self.calls: list[list[list[tuple]]] = []
+        self.left = question.budget
+        self.seconds = 0.0
+        self.bound = max(
+            SMALLEST_BOUND, 4 * _numbers([[call.args, dict(call.kwargs)] for call in question.calls])
+        )
+        self._record: list[list[tuple]] = []
+        self._records: list[list[tuple]] = []
+        self._identity: dict[int, int] = {}
+        self.identities: list[int] = []
+        self.message = [self._call(call) for call in question.calls]
+
+    def _call(self, call: Any) -> dict:
+        self._record = []
+        self.calls.append(self._record)
+        args = self._replaced(tuple(call.args))
+        kwargs = {name: self._replaced(value) for name, value in call.kwargs.items()}
+        return {"args": encode(args), "kwargs": encode(kwargs)}
+
+    def _replaced(self, value: Any) -> Any:
+        """The value with a handle in the place of each function, in the order in which the child meets them."""
+        if isinstance(value, np.ndarray):
+            self.identities.append(self._identity.setdefault(id(value), len(self._identity)))
+            return value
+        if isinstance(value, Own | Given) or callable(value):
+            return self._handle(resolved(value, own_function))
+        if isinstance(value, tuple | list):
+            return type(value)(self._replaced(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self._replaced(item) for key, item in value.items()}
+        return value
+
+    def _handle(self, function: Callable) -> Own:
+        received: list[tuple] = []
+        self._record.append(received)
+        self._records.append(received)
+        self.functions.append(function)
+        return Own(f"{HANDLE}{len(self.functions) - 1}")
+
+    def seen(self) -> list[tuple]:
+        """For each call of the question: for each function, the arguments of every call it received."""
+        return [tuple(tuple(received) for received in record) for record in self.calls]
+
+    def reply(self, body: Any) -> dict:
+        """The message that answers a call from the child. Raises Malformed if it is no such call."""
+        number = _number(body, len(self.functions))
+        args = decode({"tuple": body["args"]} if isinstance(body.get("args"), list) else None)
+        if not isinstance(args, tuple):
+            raise Malformed("not a call")
+        if self.left <= 0:
+            return _raised(RuntimeError(f"a function was called more than {self.question.budget} times"))
+        self.left -= 1
+        if _numbers(args) > self.bound or _largest(args) > self.bound:
+            return _raised(ValueError("the function was called with far more numbers than the question has"))
+        self._records[number].append(args)
+        started = time.monotonic()
+        try:
+            return {"value": encode(self.functions[number](*decode(encode(args))))}
+        except Exception as error:  # the child chose the arguments: whatever goes wrong is its answer
+            return _raised(error)
+        finally:
+            self.seconds += time.monotonic() - started
+
+
+def _number(body: Any, count: int) -> int:
+    names = {f"{HANDLE}{i}": i for i in range(count)}
+    if not isinstance(body, dict) or not isinstance(body.get("handle"), str) or body["handle"] not in names:
+        raise Malformed("not a call of a function of this question")
+    return names[body["handle"]]
+
+
+def _raised(error: Exception) -> dict:
+    return {"error": [type(error).__name__, str(error)[:300]]}
+
+
+def _numbers(value: Any) -> int:
+    """How many numbers and texts there are in it."""
+    if isinstance(value, np.ndarray):
+        return value.size
+    if isinstance(value, list | tuple):
+        return sum(map(_numbers, value))
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    return 1
+
+
+def _largest(value: Any) -> int:
+    if isinstance(value, int):
+        return abs(value)
+    if isinstance(value, list | tuple):
+        return max(map(_largest, value), default=0)
+    if isinstance(value, dict):
+        return max(map(_largest, value.values()), default=0)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.ndim == 0:
+        return abs(int(value))
+    return 0

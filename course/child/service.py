@@ -1,0 +1,189 @@
+"""Do what the grader asks: run a cell, say whether a name exists, call a function."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from course.answering import OutOfTime, answer_question
+from course.child.limits import CellOutOfTime, Clock
+from course.child.recorder import Recorder
+from course.questions import Answer, Call, Failure, Question
+from course.wire import MAX_BYTES, Closed, Connection, Malformed, decode, encode
+
+HANDLE = "function "  # an Own with such a name stands for a function that stays with the grader
+
+
+class Service:
+    """Answers the grader's messages, one after the other, until the grader is gone."""
+
+    def __init__(self, connection: Connection, clock: Clock):
+        self.connection = connection
+        self.clock = clock
+        self.recorder: Recorder | None = None
+        self.shell: Any = None
+        self.asked = 0
+
+    def send(self, message: dict) -> None:
+        """Send one message as a whole, whatever clock rings meanwhile."""
+        talked, self.clock.talking = self.clock.talking, True
+        try:
+            self.connection.send(message)
+        finally:
+            self.clock.talking = talked
+
+    def serve(self) -> None:
+        """Answer until the other side is gone."""
+        answers = {"run": self._run, "defines": self._defines, "ask": self._ask}
+        while True:
+            try:
+                ((kind, body),) = self.connection.receive().items()
+            except Closed:
+                return
+            try:
+                reply = answers[kind](body)
+            except OutOfTime:  # rang just outside what it was meant to interrupt
+                reply = {"late": kind}
+            self.send(reply)
+
+    # ------------------------------------------------------------ cells
+
+    def _run(self, body: dict) -> dict:
+        sentence = f"this cell took longer than {body['seconds']:g} s and was stopped"
+        self.recorder.begin()
+        failed: BaseException | None = None
+        try:
+            with self.clock.limit(body["seconds"], CellOutOfTime, sentence):
+                result = self.shell.run_cell(body["source"], store_history=True)
+            failed = result.error_before_exec or result.error_in_exec
+        except CellOutOfTime as error:  # rang while IPython itself was at work
+            failed = error
+            self.recorder.output(
+                {
+                    "output_type": "error",
+                    "ename": type(error).__name__,
+                    "evalue": str(error),
+                    "traceback": error._render_traceback_(),
+                }
+            )
+        self.recorder.end()
+        state = "time-out" if self.clock.rang else "error" if failed is not None else "ok"
+        return {"ran": {"state": state, "count": self.shell.execution_count - 1}}
+
+    def _defines(self, name: str) -> dict:
+        return {"defined": name in self.shell.user_ns}
+
+    # ------------------------------------------------------------ questions
+
+    def _ask(self, body: dict) -> dict:
+        self.asked = body["id"]
+        same = _Same(body["identities"])
+        calls = tuple(
+            Call(same.arrays(decode(call["args"], True)), same.arrays(decode(call["kwargs"], True)))
+            for call in body["calls"]
+        )
+        question = Question(calls, body["same_arrays"], body["budget"], body["seconds"])
+        seconds = question.seconds * max(1, len(calls))
+        try:
+            with self.clock.limit(seconds, OutOfTime, ""):
+                answers = self._answers(body["name"], question, tuple(body["parameters"]))
+        except OutOfTime:
+            failure = Failure("time-out", f"no answer after {question.seconds:g} s")
+            answers = [Answer(failure=failure)] * len(calls)
+        self.asked = 0
+        return self._fitting(
+            {"answer": {"id": body["id"], "answers": [_packed(answer) for answer in answers]}}
+        )
+
+    def _answers(self, name: str, question: Question, parameters: tuple[str, ...]) -> list[Answer]:
+        if name not in self.shell.user_ns:
+            failure = Failure("missing", f"there is no function {name}")
+        elif not callable(self.shell.user_ns[name]):
+            kind = type(self.shell.user_ns[name]).__name__
+            failure = Failure("missing", f"{name} is no function but a value of type {kind}")
+        else:
+            # the clock above interrupts by processor time, so the answer needs no limit of its own
+            return answer_question(self.shell.user_ns[name], question, self._remote, parameters)
+        return [Answer(failure=failure)] * len(question.calls)
+
+    def _remote(self, name: str) -> Callable:
+        """The function that stays with the grader, as something to call here."""
+        asked = self.asked
+        if not name.startswith(HANDLE):
+            raise LookupError(f"{name} is not at hand")
+
+        def function(*args: Any) -> Any:
+            if self.asked != asked:
+                raise RuntimeError("this function belonged to an earlier question and is gone")
+            message = {"call": {"id": asked, "handle": name, "args": [encode(arg) for arg in args]}}
+            talked, self.clock.talking = self.clock.talking, True
+            try:
+                self.connection.send(message)
+                ((kind, body),) = self.connection.receive().items()
+            finally:
+                self.clock.talking = talked
+            if kind == "value":
+                return decode(body)
+            raise _error(*body)
+
+        return function
+
+    def _fitting(self, reply: dict) -> dict:
+        """The reply, or a failure in its place where it is too long for one message."""
+        if len(json.dumps(reply)) < MAX_BYTES:
+            return reply
+        failure = Answer(failure=Failure("malformed", "the answer is too large"))
+        for answer in range(len(reply["answer"]["answers"])):
+            reply["answer"]["answers"][answer] = _packed(failure)
+        return reply
+
+
+class _Same:
+    """Makes arrays that were one array at the grader's one array here.
+
+    identities : a number for each array, in the order in which they are met.
+    """
+
+    def __init__(self, identities: list[int]):
+        self._numbers = iter(identities)
+        self._first: dict[int, np.ndarray] = {}
+
+    def arrays(self, value: Any) -> Any:
+        """The value with the first array of each identity in the place of the later ones."""
+        if isinstance(value, np.ndarray):
+            return self._first.setdefault(next(self._numbers), value)
+        if isinstance(value, list | tuple):
+            return type(value)(self.arrays(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self.arrays(item) for key, item in value.items()}
+        return value
+
+
+def _packed(answer: Answer) -> dict:
+    failure = answer.failure
+    try:
+        value = encode(answer.value)
+    except Malformed as error:
+        failure, value = Failure("malformed", str(error)), None
+    return {
+        "value": value,
+        "failure": [failure.kind, failure.message, failure.error, failure.line] if failure else None,
+        "changed": list(answer.changed),
+        "printed": answer.printed,
+        "seconds": answer.seconds,
+    }
+
+
+def _error(name: str, text: str) -> Exception:
+    """The exception that a function raised at the grader's."""
+    cls = getattr(builtins, name, None)
+    if isinstance(cls, type) and issubclass(cls, Exception):
+        try:
+            return cls(text)
+        except TypeError:  # some need more than a text
+            pass
+    return RuntimeError(text)
