@@ -35,7 +35,8 @@ from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
 START = 60.0  # seconds until a child must be ready
-NONSENSE = 100  # messages out of place that are passed over
+NOTEBOOK = 900.0  # seconds of real time for all the cells and questions of one notebook
+PASSED_OVER = 100  # messages out of place (an answer that comes too late) until the process is ended
 
 
 @dataclass
@@ -62,8 +63,9 @@ class Child:
         self._outputs = Outputs()
         self._asked = 0
         self._clock = _Clock(process.pid, START, START)
+        self._last_moment = time.monotonic() + NOTEBOOK
         self.gone = ""  # why there is no process any more
-        self._nonsense = 0
+        self._passed_over = 0
 
     @classmethod
     def start(cls, folder: Path | None = None) -> Child:
@@ -144,7 +146,8 @@ class Child:
 
     def _exchange(self, message: dict, kind: str, seconds: float, remote: Remote | None = None) -> Any:
         """Send a message; the body of the reply of this kind, or None (then `gone` says why, or the reply is late)."""
-        self._clock = _Clock(self._process.pid, seconds + GRACE, wall_seconds(seconds) + GRACE)
+        wall = min(wall_seconds(seconds) + GRACE, self._last_moment - time.monotonic())
+        self._clock = _Clock(self._process.pid, seconds + GRACE, wall)
         try:
             self._channel.send(message)
         except (Closed, TooLate) as error:
@@ -156,7 +159,7 @@ class Child:
         """The body of the next message of this kind; on the way, outputs are kept and calls are answered."""
         while True:
             try:
-                ((got, body),) = self._single(self._channel.receive()).items()
+                got, body = _single(self._channel.receive())
                 if got == kind and (kind != "answer" or self._is_asked(body)):
                     return body
                 if got == "late" and body == _REPLIED_BY.get(kind):
@@ -166,24 +169,21 @@ class Child:
                 elif kind == "ran" and got in ("output", "update", "clear"):
                     self._outputs.take(got, body)
                 else:
-                    raise Malformed("a message out of place")
+                    self._passed_over += 1
+                    if self._passed_over > PASSED_OVER:
+                        self._end(NONSENSE)
+                        return None
             except Malformed:
-                self._nonsense += 1
-                if self._nonsense > NONSENSE:
-                    self._end("it sent messages that nobody asked for")
-                    return None
+                if kind == "answer":
+                    return {}
+                self._end(NONSENSE)
+                return None
             except TooLate:
                 self._end(TIME_OUT)
                 return None
             except Closed:
                 self._end(DIED)
                 return None
-
-    @staticmethod
-    def _single(message: dict) -> dict:
-        if len(message) != 1:
-            raise Malformed("not a message")
-        return message
 
     def _is_asked(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("id") == self._asked
@@ -205,7 +205,15 @@ class Child:
 
 TIME_OUT = "the time was up and the process had to be ended"
 DIED = "the process that ran the notebook ended"
+NONSENSE = "the process that ran the notebook sent what is no message"
 _REPLIED_BY = {"ran": "run", "defined": "defines", "answer": "ask"}
+
+
+def _single(message: dict) -> tuple[str, Any]:
+    """The kind and the body of a message."""
+    if len(message) != 1:
+        raise Malformed("not a message")
+    return next(iter(message.items()))
 
 
 class _Clock:

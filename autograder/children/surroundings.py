@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import os
 import shutil
 import site
 import stat
+import subprocess
+import sys
 import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
+
+import psutil
 
 import course
 
@@ -55,7 +60,8 @@ class Folders:
         self.home = self.top / "home"
         self.work.mkdir()
         self.home.mkdir()
-        _give_font_list(self.home)
+        for path in font_list().glob("fontlist-*.json"):
+            shutil.copy(path, self.home)
         if submission is not None:
             for name, data in files_of(submission):
                 target = self.work / name
@@ -118,8 +124,6 @@ def processes_allowed() -> int:
 
 @cache
 def _processes_now() -> int:
-    import psutil
-
     user = psutil.Process().username()
     total = 0
     for process in psutil.process_iter(["username", "num_threads"]):
@@ -131,17 +135,13 @@ def _processes_now() -> int:
 # ---------------------------------------------------------------- matplotlib's list of fonts
 
 
-def _give_font_list(home: Path) -> None:
-    """Copy matplotlib's list of fonts, which takes a second to make, if an earlier child made one."""
-    for path in font_list().glob("fontlist-*.json"):
-        shutil.copy(path, home)
-
-
 @cache
 def font_list() -> Path:
-    """The folder that keeps the list for this grader's life."""
+    """A folder with matplotlib's list of fonts, made once: it takes up to some seconds, and each child has a new home."""
     folder = Path(tempfile.mkdtemp(prefix="grading-fonts-"))
-    import atexit
-
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    code = f"import sys; sys.path += {list(libraries())!r}; import matplotlib.font_manager"
+    subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], env=environment(folder), capture_output=True, check=False
+    )
     return folder
