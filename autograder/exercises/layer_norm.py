@@ -1,10 +1,39 @@
-"""Lesson 2: layer norm vs batch norm."""
+"""Lesson 2: layer norm vs batch norm.
+
+The wrong versions of one exercise mostly come from one function with switches: each switch is a slip
+that students make, and two switches are two slips at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
-from autograder.exercise import Exercise, ask
+from autograder.exercise import Call, Exercise, Question, View, ask, steps
+from course.views import parts
+
+
+def only(question: Question, names: tuple[str, ...], *counted: str) -> Question:
+    """The question, looked at for some parts of the answer; `names` are all of them, in order."""
+    return replace(question, about={"parts": names, "only": counted})
+
+
+def far_rows(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Rows of four whole numbers around 1e8 whose means are whole, so that every right program is exact."""
+    small = rng.integers(-9, 10, size=(n, 4))
+    small[:, 0] += 20  # no constant row
+    small[:, 3] -= small.sum(axis=1) % 4
+    return 1e8 + small
+
+
+def root(variance: np.ndarray, eps: float) -> np.ndarray:
+    """The divisor of a layer norm."""
+    return np.sqrt(variance + eps)
+
+
+# ------------------------------------------------------------------------------------------ 2.1
 
 LAYER_NORM = Exercise(
     number="2.1",
@@ -13,64 +42,867 @@ LAYER_NORM = Exercise(
     difficulty=1,
     minutes=8,
     core=True,
-    why="Every sub-layer of the encoder ends in this function.",
+    why="In the post-norm encoder every sub-layer ends in this function, and you will call it in lessons 5 and 6.",
     budget="Four lines are enough.",
     hints=(
-        "Over which axis do the numbers of one token lie?",
-        "x is (..., d_model); mean and variance are (..., 1); the result is (..., d_model).",
-        "mean and variance of the last axis, kept as an axis; subtract; divide by the root of variance plus eps; scale; shift",
+        "One token is one row. Which axis of x runs along the numbers of one token, whatever stands in front of it?",
+        "x is (..., d_model). Mean and variance are (..., 1): one number per token, kept as an axis so that it "
+        "lines up with x again. gamma and beta are (d_model,) and meet the last axis by themselves.",
+        "mean: average over the last axis, axis kept. centred: x minus mean. variance: average of centred squared "
+        "over the last axis, axis kept. result: centred divided by the root of (variance plus eps), times gamma, plus beta.",
     ),
 )
 
 
 @LAYER_NORM.reference
 def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 1e-5) -> np.ndarray:
-    """Normalise every token by its own mean and variance, then scale and shift.
+    """Normalise every token by its own mean and variance, then scale and shift every feature.
 
-    x : (..., d_model)   gamma, beta : (d_model,)   returns : (..., d_model)
+    x           : (..., d_model), any number of leading axes
+    gamma, beta : (d_model,)
+    eps         : added to the variance, under the root
+    returns     : (..., d_model)
+
+    The variance divides by d_model. x is not changed. It is the same function in post-norm and in
+    pre-norm blocks; only the place where it is called differs.
 
     >>> layer_norm(np.array([2.0, 0.0, -1.0, 3.0]), np.ones(4), np.zeros(4), eps=0.0).round(3)
     array([ 0.632, -0.632, -1.265,  1.265])
     """
     mean = x.mean(axis=-1, keepdims=True)
-    variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
-    return gamma * (x - mean) / np.sqrt(variance + eps) + beta
+    centred = x - mean
+    variance = (centred**2).mean(axis=-1, keepdims=True)
+    return gamma * centred / np.sqrt(variance + eps) + beta
 
 
-@LAYER_NORM.worked("the row (2, 0, -1, 3)", 0.25, decimals=3)
+@LAYER_NORM.worked("the row (2, 0, -1, 3)", 0.1, decimals=3)
 def _():
     yield ask(np.array([2.0, 0.0, -1.0, 3.0]), np.ones(4), np.zeros(4), eps=0.0)
 
 
-@LAYER_NORM.must("right values for one token and for batches", 1.0)
+@LAYER_NORM.worked("the two rows of the d_model = 4 example", 0.1, decimals=6)
+def _():
+    rows = np.array([[1.12, 0.42, -0.35, 0.17], [0.39, -0.15, 0.91, -0.42]])
+    yield ask(rows, np.ones(4), np.zeros(4))
+
+
+@LAYER_NORM.must("right values for one token, a sentence and a batch", 0.7)
 def shapes(rng):
-    for shape in [(3,), (2, 5), (2, 3, 4), (2, 2, 3, 5), (4, 4)]:
+    for shape in [(3,), (4, 4), (2, 5), (2, 3, 4), (2, 2, 3, 5)]:
         d = shape[-1]
         yield ask(rng.normal(size=shape), rng.normal(size=d), rng.normal(size=d))
 
 
-@LAYER_NORM.must("another eps counts", 0.5)
+@LAYER_NORM.must("another eps counts, also none at all", 0.3)
 def other_eps(rng):
-    yield ask(rng.normal(size=(2, 3)), rng.normal(size=3), rng.normal(size=3), eps=1e-2)
+    for eps in (1e-2, 0.0):
+        yield ask(rng.normal(size=(2, 3)), rng.normal(size=3), rng.normal(size=3), eps=eps)
+    yield ask(1e-3 * rng.normal(size=(2, 4)), rng.normal(size=4), rng.normal(size=4), eps=1e-6)
 
 
-LAYER_NORM.leaves_inputs_alone(0.25, shapes)
+@LAYER_NORM.must("a token alone gives the same as in its batch", 0.2)
+def alone(rng):
+    x, gamma, beta = 3 * rng.normal(size=(2, 3, 4)) + 1, rng.normal(size=4), rng.normal(size=4)
+    yield steps(Call((x[1, 2], gamma, beta)), Call((x[1:], gamma, beta)), Call((x, gamma, beta)))
 
 
-@LAYER_NORM.mistake("variance-d-1", "The variance divides by d - 1.")
+@LAYER_NORM.must("rows of numbers around 100,000,000 keep their accuracy", 0.2, chaotic=True)
+def far_from_zero(rng):
+    yield ask(far_rows(rng, 6), rng.normal(size=4), rng.normal(size=4))
+
+
+@LAYER_NORM.must("a constant row gives beta", 0.1, needs_values=True)
+def constant_row(rng):
+    yield ask(np.full(4, float(rng.integers(1, 9))), rng.normal(size=4), rng.normal(size=4))
+
+
+@LAYER_NORM.must("integers work like floats", 0.1)
+def integers(rng):
+    yield ask(rng.permutation(9)[:6].reshape(2, 3), rng.integers(2, 5, size=3), rng.integers(1, 5, size=3))
+
+
+@LAYER_NORM.must("arguments by name", 0.1)
+def by_name(rng):
+    yield ask(x=rng.normal(size=(2, 3)), gamma=rng.normal(size=3), beta=rng.normal(size=3))
+    yield ask(rng.normal(size=(2, 3)), beta=rng.normal(size=3), eps=0.1, gamma=rng.normal(size=3))
+
+
+LAYER_NORM.leaves_inputs_alone(0.1, shapes)
+
+
+def scaled(xhat: np.ndarray, gamma: np.ndarray, beta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The last step of a layer norm."""
+    return gamma * xhat + beta
+
+
+def wrong_layer_norm(
+    *,
+    axis: int | tuple[int, ...] | None = -1,
+    ddof: int = 0,
+    divisor: Callable = root,
+    last: Callable = scaled,
+    default_eps: float = 1e-5,
+    centre: bool = True,
+    keepdims: bool = True,
+) -> Callable:
+    """A layer norm with slips. With no switch set it is right."""
+
+    def wrong(x, gamma, beta, eps=default_eps):
+        mean = x.mean(axis=axis, keepdims=keepdims)
+        variance = x.var(axis=axis, keepdims=keepdims, ddof=ddof)
+        centred = x - mean if centre else x
+        return last(centred / divisor(variance, eps), gamma, beta, x)
+
+    return wrong
+
+
+def eps_outside(variance, eps):
+    return np.sqrt(variance) + eps
+
+
+def no_root(variance, eps):
+    return variance + eps
+
+
+def forget_beta(xhat, gamma, beta, x):
+    return gamma * xhat
+
+
+LAYER_NORM.mistake(
+    "variance-d-1",
+    "Your variance divides by d_model - 1. The norm describes exactly these d_model numbers; it does not estimate "
+    "anything from a sample.",
+    wrong_layer_norm(ddof=1),
+)
+LAYER_NORM.mistake(
+    "eps-outside-root",
+    "You add eps after taking the root. Look at where eps stands in the formula: it joins the variance, not the "
+    "standard deviation.",
+    wrong_layer_norm(divisor=eps_outside),
+)
+LAYER_NORM.mistake(
+    "eps-on-the-deviation",
+    "You take the root twice: eps is added to the standard deviation, and the root of that sum is the divisor.",
+    wrong_layer_norm(divisor=lambda v, eps: np.sqrt(np.sqrt(v) + eps)),
+)
+LAYER_NORM.mistake(
+    "no-square-root",
+    "You divide by the variance. Its unit is the square of the unit of x, so the result still depends on the "
+    "scale of x.",
+    wrong_layer_norm(divisor=no_root),
+)
+LAYER_NORM.mistake(
+    "all-axes",
+    "All tokens share one mean and one variance. Each token must be normalised by its own numbers only.",
+    wrong_layer_norm(axis=None),
+)
+
+
+@LAYER_NORM.mistake(
+    "per-sentence",
+    "The tokens of a sentence share one mean and one variance. Each token must be normalised by its own numbers only.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    axes = tuple(range(-min(2, x.ndim), 0))
+    return wrong_layer_norm(axis=axes)(x, gamma, beta, eps)
+
+
+LAYER_NORM.mistake(
+    "per-sentence-3d-only",
+    "You average over two fixed axes: the tokens of a sentence share their statistics, and inputs with fewer axes fail.",
+    wrong_layer_norm(axis=(1, 2)),
+)
+LAYER_NORM.mistake(
+    "axis-0",
+    "You average along the first axis: over tokens or sentences, as batch norm does, not over the numbers of one token.",
+    wrong_layer_norm(axis=0),
+)
+LAYER_NORM.mistake(
+    "axis-1",
+    "You average along axis 1. That is the last axis only if x has two axes; a single token and a batch need "
+    "another count.",
+    wrong_layer_norm(axis=1),
+)
+LAYER_NORM.mistake(
+    "axis-2",
+    "You average along axis 2. That is the last axis only if x has three axes; a single token and a sentence fail.",
+    wrong_layer_norm(axis=2),
+)
+LAYER_NORM.mistake(
+    "keepdims-forgotten",
+    "Mean and variance lose their axis, so NumPy lines them up with the features, not with the tokens. For a square "
+    "input nothing even fails.",
+    wrong_layer_norm(keepdims=False),
+)
+
+
+@LAYER_NORM.mistake(
+    "mean-of-squares",
+    "You compute the variance as mean of squares minus square of mean. Around 100,000,000 both are 10^16, and their "
+    "difference loses all its digits.",
+)
 def _(x, gamma, beta, eps=1e-5):
     mean = x.mean(axis=-1, keepdims=True)
-    return gamma * (x - mean) / np.sqrt(x.var(axis=-1, keepdims=True, ddof=1) + eps) + beta
+    variance = (x * x).mean(axis=-1, keepdims=True) - mean**2
+    return gamma * (x - mean) / np.sqrt(np.maximum(variance, 0) + eps) + beta
 
 
-@LAYER_NORM.mistake("changes-input", "You subtract the mean inside the input.")
+LAYER_NORM.mistake(
+    "beta-forgotten",
+    "The shift is missing: nothing is added after the scaling.",
+    wrong_layer_norm(last=forget_beta),
+)
+LAYER_NORM.mistake(
+    "gamma-forgotten",
+    "The scale is missing: the normalised numbers are never multiplied.",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: xhat + beta),
+)
+LAYER_NORM.mistake(
+    "scale-and-shift-forgotten",
+    "You return the normalised numbers. The learned scale and shift are not used.",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: xhat),
+)
+LAYER_NORM.mistake(
+    "gamma-and-beta-swapped",
+    "gamma and beta have changed places: one must multiply, the other must be added.",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: beta * xhat + gamma),
+)
+LAYER_NORM.mistake(
+    "gamma-on-x",
+    "You scale and shift x itself. The normalised numbers are computed, but the last line does not use them.",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: gamma * x + beta),
+)
+
+
+@LAYER_NORM.mistake(
+    "gamma-before-norm",
+    "You multiply by gamma first and normalise after. The norm then measures the scaled numbers and undoes part of the scaling.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    return wrong_layer_norm()(gamma * x, np.ones_like(gamma), beta, eps)
+
+
+@LAYER_NORM.mistake(
+    "gamma-before-centring",
+    "gamma multiplies x before the mean is taken away. It belongs on the centred and divided numbers.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
+    return (gamma * x - mean) / np.sqrt(variance + eps) + beta
+
+
+LAYER_NORM.mistake(
+    "gamma-on-the-shift-too",
+    "gamma multiplies beta as well. Read the formula again: what is scaled first, and what is added last?",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: gamma * (xhat + beta)),
+)
+LAYER_NORM.mistake(
+    "beta-subtracted",
+    "beta is taken away. It is added.",
+    wrong_layer_norm(last=lambda xhat, gamma, beta, x: gamma * xhat - beta),
+)
+
+
+@LAYER_NORM.mistake(
+    "changes-input",
+    "You subtract the mean inside the caller's array (-= works in place). The residual path still needs the old x.",
+)
 def _(x, gamma, beta, eps=1e-5):
     x -= x.mean(axis=-1, keepdims=True)
     return gamma * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps) + beta
 
 
+@LAYER_NORM.mistake(
+    "all-in-place",
+    "You compute the whole result inside the caller's array (-=, /=, *=, +=). The residual path still needs the old x.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    x -= x.mean(axis=-1, keepdims=True)
+    x /= np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)
+    x *= gamma
+    x += beta
+    return x
+
+
+LAYER_NORM.mistake(
+    "eps-fixed",
+    "You always use 0.00001. The caller may pass another eps.",
+    wrong_layer_norm(divisor=lambda v, eps: np.sqrt(v + 1e-5)),
+)
+LAYER_NORM.mistake(
+    "eps-forgotten",
+    "eps is not used. A constant row then divides zero by zero.",
+    wrong_layer_norm(divisor=lambda v, eps: np.sqrt(v)),
+)
+LAYER_NORM.mistake(
+    "eps-1e-6",
+    "Your default eps is 0.000001. Here it is 0.00001; keep the signature as it is given.",
+    wrong_layer_norm(default_eps=1e-6),
+)
+LAYER_NORM.mistake(
+    "not-centred",
+    "The mean is never taken away from the numbers that you divide.",
+    wrong_layer_norm(centre=False),
+)
+
+
+@LAYER_NORM.mistake(
+    "root-mean-square",
+    "You divide by the root of the mean square and leave the mean in. That is RMSNorm, a relative of this norm.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    return gamma * x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps) + beta
+
+
+@LAYER_NORM.mistake(
+    "sum-of-squares",
+    "You add the squared distances up and never divide by how many there are. The result has length 1, not variance 1.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gamma * centred / np.sqrt((centred**2).sum(axis=-1, keepdims=True) + eps) + beta
+
+
+@LAYER_NORM.mistake(
+    "absolute-distances",
+    "You average the absolute distances from the mean. The variance averages their squares.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gamma * centred / (np.abs(centred).mean(axis=-1, keepdims=True) + eps) + beta
+
+
+@LAYER_NORM.mistake(
+    "integer-result",
+    "Your result has the type of x (zeros_like, empty_like). With whole numbers in, every fraction is cut off.",
+)
+def _(x, gamma, beta, eps=1e-5):
+    result = np.zeros_like(x)
+    result[...] = wrong_layer_norm()(x, gamma, beta, eps)
+    return result
+
+
+for places in (2, 3, 4):
+    LAYER_NORM.mistake(
+        f"rounded-to-{places}",
+        f"You round the result to {places} places. Rounding is for printing; later functions need the full numbers.",
+        lambda x, gamma, beta, eps=1e-5, places=places: wrong_layer_norm()(x, gamma, beta, eps).round(places),
+    )
+
+LAYER_NORM.pair("variance-d-1", "eps-outside-root", wrong_layer_norm(ddof=1, divisor=eps_outside))
+LAYER_NORM.pair(
+    "variance-d-1", "eps-fixed", wrong_layer_norm(ddof=1, divisor=lambda v, eps: np.sqrt(v + 1e-5))
+)
+LAYER_NORM.pair("variance-d-1", "eps-forgotten", wrong_layer_norm(ddof=1, divisor=lambda v, eps: np.sqrt(v)))
+LAYER_NORM.pair("variance-d-1", "no-square-root", wrong_layer_norm(ddof=1, divisor=no_root))
+LAYER_NORM.pair("variance-d-1", "beta-forgotten", wrong_layer_norm(ddof=1, last=forget_beta))
+LAYER_NORM.pair("all-axes", "variance-d-1", wrong_layer_norm(axis=None, ddof=1))
+LAYER_NORM.pair("all-axes", "eps-outside-root", wrong_layer_norm(axis=None, divisor=eps_outside))
+LAYER_NORM.pair("axis-0", "eps-outside-root", wrong_layer_norm(axis=0, divisor=eps_outside))
+LAYER_NORM.pair("no-square-root", "beta-forgotten", wrong_layer_norm(divisor=no_root, last=forget_beta))
+LAYER_NORM.pair("keepdims-forgotten", "variance-d-1", wrong_layer_norm(keepdims=False, ddof=1))
+LAYER_NORM.pair("eps-outside-root", "eps-1e-6", wrong_layer_norm(divisor=eps_outside, default_eps=1e-6))
+LAYER_NORM.mistake(
+    "variance-d-1+eps-outside-root+eps-1e-6",
+    "Three things. Your variance divides by d_model - 1, eps is added after the root, and its default is 0.000001. "
+    "This version is copied a lot; its numbers are not those of the formula.",
+    wrong_layer_norm(ddof=1, divisor=eps_outside, default_eps=1e-6),
+)
+
+
 @LAYER_NORM.variant
 def _(x, gamma, beta, eps=1e-5):
-    print("hello")
-    m, v = np.mean(x, -1), np.var(x, -1)
-    return (x - m[..., None]) / np.sqrt(v[..., None] + eps) * gamma + beta
+    """NumPy's own mean and variance, and a new last axis where keepdims would have kept one."""
+    print("normalising", np.shape(x))
+    mean, variance = np.mean(x, -1), np.var(x, -1)
+    return (x - mean[..., None]) / np.sqrt(variance[..., None] + eps) * gamma + beta
+
+
+@LAYER_NORM.variant
+def _(x, gamma, beta, eps=1e-5):
+    """A loop over tokens: slower, but every line is about one row."""
+    x = np.array(x, dtype=float)
+    rows = x.reshape(-1, x.shape[-1])
+    result = np.empty_like(rows)
+    for i, row in enumerate(rows):
+        centred = row - sum(row) / len(row)
+        variance = sum(c * c for c in centred) / len(row)
+        result[i] = gamma * centred / (variance + eps) ** 0.5 + beta
+    return result.reshape(x.shape)
+
+
+@LAYER_NORM.variant
+def _(x, gamma, beta, eps=1e-5):
+    """einsum: the sums are written as index patterns."""
+    d = x.shape[-1]
+    centred = x - np.einsum("...i->...", x)[..., np.newaxis] / d
+    variance = np.einsum("...i,...i->...", centred, centred)[..., np.newaxis] / d
+    np.log(np.zeros(1))  # a warning costs nothing
+    return np.einsum("i,...i->...i", gamma, centred / np.sqrt(variance + eps)) + beta
+
+
+# ------------------------------------------------------------------------------------------ 2.2
+
+BATCH_NORM = Exercise(
+    number="2.2",
+    title="The same subtraction along another axis",
+    level="medium",
+    difficulty=3,
+    minutes=14,
+    core=True,
+    why="You cannot say why text models use layer norm before you have seen what batch norm does twice: once in training, once in use.",
+    budget="About ten lines.",
+    hints=(
+        "Which axes go away when you average one feature over everything there is in the batch, for (batch, d_model) "
+        "and for (batch, seq, d_model)? And which of the two means normalises when training is False?",
+        "Statistics are (d_model,): all axes but the last are averaged away. n is the number of rows that were "
+        "averaged. y is like x. The two running arrays are (d_model,), new ones, not the old ones changed.",
+        "training: mean and biased variance over all axes but the last normalise x; running mean: (1 - momentum) old "
+        "plus momentum batch mean; running variance: the same with the variance times n / (n - 1), skipped when n is 1. "
+        "in use: the running values normalise x and come back as they are. Always scale and shift.",
+    ),
+)
+BATCH_PARTS = ("y", "mean", "var")
+
+
+@BATCH_NORM.reference
+def batch_norm(
+    x: np.ndarray,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    mean: np.ndarray,
+    var: np.ndarray,
+    training: bool,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Normalise every feature over the batch (training) or by the running values (in use), then scale and shift.
+
+    x           : (batch, d_model) or (batch, seq, d_model)
+    gamma, beta : (d_model,)
+    mean, var   : (d_model,), the running mean and the running variance so far
+    training    : True: statistics over all axes of x but the last normalise x, and the running
+                  values move. False: the running values normalise x and stay as they are.
+    momentum    : weight of the batch: new = (1 - momentum) * old + momentum * batch
+    eps         : added to the variance, under the root
+    returns     : (y, mean, var); y is like x, the other two are the running values afterwards
+
+    The biased variance (divided by n, the number of rows averaged) normalises; the unbiased one
+    (divided by n - 1) goes into the running variance. With n = 1 there is no unbiased one: the
+    running variance stays. No array that was passed in is changed.
+
+    >>> y, mean, var = batch_norm(np.array([[1.0, 2.0], [3.0, 6.0]]), np.ones(2), np.zeros(2),
+    ...                           np.zeros(2), np.ones(2), True, eps=0.0)
+    >>> y.tolist(), mean.round(3).tolist(), var.round(3).tolist()
+    ([[-1.0, -1.0], [1.0, 1.0]], [0.2, 0.4], [1.1, 1.7])
+    """
+    if training:
+        axes = tuple(range(x.ndim - 1))
+        n = x.size // x.shape[-1]
+        batch_mean, batch_var = x.mean(axis=axes), x.var(axis=axes)
+        new_mean = (1 - momentum) * mean + momentum * batch_mean
+        new_var = (1 - momentum) * var + momentum * batch_var * n / (n - 1) if n > 1 else var
+    else:
+        batch_mean, batch_var = new_mean, new_var = mean, var
+    y = gamma * (x - batch_mean) / np.sqrt(batch_var + eps) + beta
+    return y, new_mean, new_var
+
+
+def batch_case(
+    rng: np.random.Generator, shape: tuple[int, ...], training: bool, **options: float
+) -> Question:
+    d = shape[-1]
+    x = 2 * rng.normal(size=shape) + rng.normal(size=d)
+    scale_and_shift = rng.normal(size=d), rng.normal(size=d)
+    running = rng.normal(size=d), rng.uniform(0.5, 2.0, size=d)
+    return ask(x, *scale_and_shift, *running, training, **options)
+
+
+@BATCH_NORM.worked("the rows (1, 2) and (3, 6)", 0.3, decimals=3)
+def _():
+    x = np.array([[1.0, 2.0], [3.0, 6.0]])
+    yield ask(x, np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), True, eps=0.0)
+
+
+@BATCH_NORM.must("in training, y of (batch, d_model)", 0.5, view=View(parts))
+def training_flat(rng):
+    for shape in [(3, 2), (4, 4)]:
+        yield only(batch_case(rng, shape, True), BATCH_PARTS, "y")
+
+
+@BATCH_NORM.must("in training, y of (batch, seq, d_model)", 0.5, view=View(parts))
+def training_sentences(rng):
+    for shape in [(2, 3, 2), (3, 3, 3)]:
+        yield only(batch_case(rng, shape, True), BATCH_PARTS, "y")
+
+
+@BATCH_NORM.must("in training, the running values of (batch, d_model)", 0.5, view=View(parts))
+def running_flat(rng):
+    for shape in [(3, 2), (4, 4)]:
+        yield only(batch_case(rng, shape, True), BATCH_PARTS, "mean", "var")
+
+
+@BATCH_NORM.must("in training, the running values of (batch, seq, d_model)", 0.4, view=View(parts))
+def running_sentences(rng):
+    for shape in [(2, 3, 2), (3, 3, 3)]:
+        yield only(batch_case(rng, shape, True), BATCH_PARTS, "mean", "var")
+
+
+@BATCH_NORM.must("in use, y from the running values", 0.6, view=View(parts))
+def in_use(rng):
+    for shape in [(3, 2), (2, 3, 2)]:
+        yield only(batch_case(rng, shape, False), BATCH_PARTS, "y")
+
+
+@BATCH_NORM.must("in use, the running values stay", 0.2, needs_values=True, view=View(parts))
+def in_use_running(rng):
+    for shape in [(3, 2), (2, 3, 2)]:
+        yield only(batch_case(rng, shape, False), BATCH_PARTS, "mean", "var")
+
+
+@BATCH_NORM.must("in use, one row alone gives that row of the batch", 0.2)
+def in_use_alone(rng):
+    (call,) = batch_case(rng, (3, 2), False).calls
+    yield steps(Call((call.args[0][:1], *call.args[1:])), call)
+
+
+@BATCH_NORM.must("another momentum and another eps count", 0.3)
+def other_options(rng):
+    yield batch_case(rng, (3, 2), True, momentum=0.4, eps=0.1)
+    yield batch_case(rng, (3, 2), False, momentum=0.4, eps=0.1)
+    (call,) = batch_case(rng, (3, 2), True).calls
+    names = ("x", "gamma", "beta", "mean", "var", "training")
+    yield ask(**dict(zip(names, call.args)), eps=0.0, momentum=1.0)
+
+
+@BATCH_NORM.must("a training batch of one row gives beta, and the running variance stays", 0.3)
+def single_row(rng):
+    yield batch_case(rng, (1, 2), True)
+    yield batch_case(rng, (1, 1, 3), True)
+
+
+@BATCH_NORM.must("integers work like floats", 0.1)
+def batch_integers(rng):
+    for training in (True, False):
+        x = rng.permutation(9)[:6].reshape(3, 2)
+        yield ask(x, *rng.integers(1, 5, size=(4, 2)), training)
+
+
+BATCH_NORM.leaves_inputs_alone(
+    0.1, lambda rng: [batch_case(rng, (3, 2), True), batch_case(rng, (2, 3, 2), False)]
+)
+
+
+def leading(x: np.ndarray) -> tuple[int, ...]:
+    return tuple(range(x.ndim - 1))
+
+
+def all_rows(x: np.ndarray) -> int:
+    return x.size // x.shape[-1]
+
+
+def blend(old: np.ndarray, new: np.ndarray, momentum: float) -> np.ndarray:
+    return (1 - momentum) * old + momentum * new
+
+
+def wrong_batch_norm(
+    *,
+    axes: Callable = leading,
+    rows: Callable = all_rows,
+    blend: Callable = blend,
+    divisor: Callable = root,
+    normalise_unbiased: bool = False,
+    store_biased: bool = False,
+    store: Callable = lambda variance: variance,
+    training_uses: str = "batch",
+    use_uses: str = "running",
+    moves_in_use: bool = False,
+    moves_in_training: bool = True,
+    plain_in_use: bool = False,
+    single_row: str = "stays",
+    answer: Callable = lambda y, mean, var: (y, mean, var),
+    options: dict | None = None,
+) -> Callable:
+    """A batch norm with slips. With no switch set it is right."""
+
+    def wrong(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+        momentum = (options or {}).get("momentum", momentum)
+        eps = (options or {}).get("eps", eps)
+        over, n = axes(x), rows(x)
+        batch_mean, biased = x.mean(axis=over), x.var(axis=over)
+        unbiased = biased * n / (n - 1) if n > 1 else biased * np.nan
+        stored = biased if store_biased or (n == 1 and single_row == "biased") else unbiased
+        new_mean, new_var = blend(mean, batch_mean, momentum), blend(var, store(stored), momentum)
+        if n == 1 and single_row == "stays" and not store_biased:
+            new_var = var
+        uses = {
+            "batch": (batch_mean, unbiased if normalise_unbiased else biased),
+            "running": (mean, var),
+            "moved": (new_mean, new_var),
+        }[training_uses if training else use_uses]
+        y = (x - uses[0]) / divisor(uses[1], eps)
+        if training or not plain_in_use:
+            y = gamma * y + beta
+        moves = moves_in_training if training else moves_in_use
+        return answer(y, *((new_mean, new_var) if moves else (mean, var)))
+
+    return wrong
+
+
+@BATCH_NORM.mistake(
+    "layer-norm-instead",
+    "You average over the features of each row. That is layer norm; batch norm averages each feature over the rows.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    row_mean, row_var = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
+    d = x.shape[-1]
+    if training:
+        y = gamma * (x - row_mean) / np.sqrt(row_var + eps) + beta
+        return y, blend(mean, row_mean, momentum), blend(var, row_var * d / (d - 1), momentum)
+    return gamma * (x - mean) / np.sqrt(var + eps) + beta, mean, var
+
+
+@BATCH_NORM.mistake(
+    "layer-norm-for-y",
+    "The running values are right, but y is a layer norm: it is normalised along each row.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    row_mean, row_var = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
+    y = gamma * (x - row_mean) / np.sqrt(row_var + eps) + beta
+    return y, *wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)[1:]
+
+
+BATCH_NORM.mistake(
+    "batch-statistics-in-use",
+    "With training=False you still normalise by this batch. In use the running values take the place of the batch's.",
+    wrong_batch_norm(use_uses="batch"),
+)
+BATCH_NORM.mistake(
+    "training-flag-ignored",
+    "You do the same for training=True and False: batch statistics, and running values that move.",
+    wrong_batch_norm(use_uses="batch", moves_in_use=True),
+)
+BATCH_NORM.mistake(
+    "running-values-move-in-use",
+    "The running values move although training is False. In use they come back as they were.",
+    wrong_batch_norm(moves_in_use=True),
+)
+BATCH_NORM.mistake(
+    "axis-0-only",
+    "You average over axis 0 only. A (batch, seq, d_model) input has tokens as well: each feature has one mean over "
+    "all of them.",
+    wrong_batch_norm(axes=lambda x: 0, rows=len),
+)
+BATCH_NORM.mistake(
+    "counts-sentences",
+    "For the unbiased variance you count sentences. Count what was averaged: batch times seq rows.",
+    wrong_batch_norm(rows=len, single_row="stays"),
+)
+
+
+@BATCH_NORM.mistake(
+    "per-sentence",
+    "Each sentence gets its own statistics over its tokens. That is instance norm; batch norm averages over the "
+    "sentences as well.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    own = (x.mean(axis=-2, keepdims=True), x.var(axis=-2, keepdims=True)) if training else (mean, var)
+    y = gamma * (x - own[0]) / np.sqrt(own[1] + eps) + beta
+    return y, *wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)[1:]
+
+
+BATCH_NORM.mistake(
+    "one-mean-for-all",
+    "All features share one mean and one variance. Every feature needs its own.",
+    wrong_batch_norm(axes=lambda x: None),
+)
+BATCH_NORM.mistake(
+    "normalises-unbiased",
+    "You normalise by the variance that divides by n - 1. That one goes into the running variance only.",
+    wrong_batch_norm(normalise_unbiased=True, single_row="stays"),
+)
+BATCH_NORM.mistake(
+    "running-variance-biased",
+    "The variance that goes into the running value divides by n. It should be the unbiased one.",
+    wrong_batch_norm(store_biased=True),
+)
+BATCH_NORM.mistake(
+    "training-uses-running-values",
+    "In training you normalise by the running values. There the batch's own mean and variance count.",
+    wrong_batch_norm(training_uses="running"),
+)
+BATCH_NORM.mistake(
+    "normalises-by-the-new-running-values",
+    "In training you update the running values first and normalise by them. The batch's own mean and variance should "
+    "normalise.",
+    wrong_batch_norm(training_uses="moved"),
+)
+BATCH_NORM.mistake(
+    "running-values-never-move",
+    "The running values come back unchanged from training. Nothing is learned for later use.",
+    wrong_batch_norm(moves_in_training=False),
+)
+BATCH_NORM.mistake(
+    "momentum-on-the-old-value",
+    "momentum weighs the old running value. Here it weighs the batch: with 0.1 the running value moves a tenth of "
+    "the way.",
+    wrong_batch_norm(blend=lambda old, new, m: m * old + (1 - m) * new),
+)
+BATCH_NORM.mistake(
+    "running-values-replaced",
+    "The running values become those of this batch. momentum is not used.",
+    wrong_batch_norm(blend=lambda old, new, m: new),
+)
+BATCH_NORM.mistake(
+    "momentum-added-on-top",
+    "You add momentum times the batch to the whole old value. The old value must shrink first.",
+    wrong_batch_norm(blend=lambda old, new, m: old + m * new),
+)
+BATCH_NORM.mistake(
+    "momentum-fixed",
+    "You always use 0.1. The caller may pass another momentum.",
+    wrong_batch_norm(options={"momentum": 0.1}),
+)
+BATCH_NORM.mistake(
+    "eps-fixed",
+    "You always use 0.00001. The caller may pass another eps.",
+    wrong_batch_norm(options={"eps": 1e-5}),
+)
+BATCH_NORM.mistake(
+    "eps-outside-root",
+    "You add eps after taking the root. It joins the variance, under the root.",
+    wrong_batch_norm(divisor=eps_outside),
+)
+BATCH_NORM.mistake(
+    "no-square-root",
+    "You divide by the variance. The root is missing.",
+    wrong_batch_norm(divisor=no_root),
+)
+BATCH_NORM.mistake(
+    "running-deviation",
+    "You keep a running standard deviation. The array is a running variance: no root before it is stored.",
+    wrong_batch_norm(store=np.sqrt),
+)
+BATCH_NORM.mistake(
+    "no-scale-in-use",
+    "With training=False you return the normalised numbers. gamma and beta count in use as well.",
+    wrong_batch_norm(plain_in_use=True),
+)
+BATCH_NORM.mistake(
+    "single-row-nan",
+    "One row has no variance that divides by n - 1: you divide zero by zero, and the running variance becomes nan.",
+    wrong_batch_norm(single_row="nan"),
+)
+BATCH_NORM.mistake(
+    "single-row-zero",
+    "With one row you put a variance of zero into the running value. It should stay as it was.",
+    wrong_batch_norm(single_row="biased"),
+)
+BATCH_NORM.mistake(
+    "mean-and-variance-swapped",
+    "You return y, variance, mean. The order is y, mean, variance.",
+    wrong_batch_norm(answer=lambda y, mean, var: (y, var, mean)),
+)
+BATCH_NORM.mistake(
+    "only-y-returned",
+    "You return y alone. The caller also needs the two running values, as a tuple of three.",
+    wrong_batch_norm(answer=lambda y, mean, var: y),
+)
+
+
+@BATCH_NORM.mistake(
+    "running-values-in-place",
+    "You change the caller's running arrays (*= or += works in place). Return new ones and leave theirs alone.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    y, new_mean, new_var = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    if training:
+        mean *= 1 - momentum
+        mean += new_mean - mean
+        var *= 1 - momentum
+        var += new_var - var
+    return y, mean, var
+
+
+@BATCH_NORM.mistake(
+    "running-values-rounded-down",
+    "You write the new running values into a copy of the old array. If that holds whole numbers, every fraction is cut off.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    y, new_mean, new_var = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    return y, new_mean.astype(mean.dtype), new_var.astype(var.dtype)
+
+
+BATCH_NORM.pair(
+    "normalises-unbiased",
+    "running-variance-biased",
+    wrong_batch_norm(normalise_unbiased=True, store_biased=True),
+)
+BATCH_NORM.pair(
+    "running-variance-biased",
+    "momentum-on-the-old-value",
+    wrong_batch_norm(store_biased=True, blend=lambda old, new, m: m * old + (1 - m) * new),
+)
+BATCH_NORM.pair(
+    "axis-0-only", "running-variance-biased", wrong_batch_norm(axes=lambda x: 0, rows=len, store_biased=True)
+)
+BATCH_NORM.pair(
+    "batch-statistics-in-use",
+    "running-variance-biased",
+    wrong_batch_norm(use_uses="batch", store_biased=True),
+)
+BATCH_NORM.pair(
+    "running-variance-biased", "no-scale-in-use", wrong_batch_norm(store_biased=True, plain_in_use=True)
+)
+BATCH_NORM.pair(
+    "momentum-on-the-old-value",
+    "single-row-nan",
+    wrong_batch_norm(blend=lambda old, new, m: m * old + (1 - m) * new, single_row="nan"),
+)
+BATCH_NORM.pair(
+    "normalises-unbiased", "single-row-nan", wrong_batch_norm(normalise_unbiased=True, single_row="nan")
+)
+
+
+@BATCH_NORM.variant
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    """The leading axes are flattened first, so that one axis is left to average over."""
+    rows = np.reshape(x, (-1, np.shape(x)[-1])).astype(float)
+    if not training:
+        y = (rows - mean) / np.sqrt(var + eps) * gamma + beta
+        return y.reshape(np.shape(x)), mean.copy(), var.copy()
+    m, v = rows.mean(0), rows.var(0)
+    y = (rows - m) / np.sqrt(v + eps) * gamma + beta
+    new_var = var + momentum * (rows.var(0, ddof=1) - var) if len(rows) > 1 else var.copy()
+    return y.reshape(np.shape(x)), mean + momentum * (m - mean), new_var
+
+
+@BATCH_NORM.variant
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    """One feature after the other: a loop over the columns."""
+    print("training" if training else "in use")
+    y, new_mean, new_var = np.empty(x.shape), np.array(mean, dtype=float), np.array(var, dtype=float)
+    for j in range(x.shape[-1]):
+        column = x[..., j]
+        m, v = (np.mean(column), np.var(column)) if training else (mean[j], var[j])
+        y[..., j] = gamma[j] * (column - m) / np.sqrt(v + eps) + beta[j]
+        if training:
+            new_mean[j] = (1 - momentum) * mean[j] + momentum * m
+            if column.size > 1:
+                new_var[j] = (1 - momentum) * var[j] + momentum * np.var(column, ddof=1)
+    return [y, new_mean, new_var]
+
+
+@BATCH_NORM.variant
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    """einsum for the sums; the unbiased variance comes from the sum of squares that is there anyway."""
+    rows = x.reshape(-1, x.shape[-1]) * 1.0
+    n = len(rows)
+    centre = np.einsum("nd->d", rows) / n if training else mean
+    squares = np.einsum("nd,nd->d", rows - centre, rows - centre)
+    spread = squares / n if training else var
+    y = np.einsum("...d,d->...d", (x - centre) / np.sqrt(spread + eps), gamma) + beta
+    if training:
+        mean = (1 - momentum) * mean + momentum * centre
+        var = (1 - momentum) * var + momentum * squares / (n - 1) if n > 1 else var
+    return y, mean, var
