@@ -1,0 +1,227 @@
+"""Grade one clean notebook: run its cells, ask each exercise at its check cell's place, write the verdicts.
+
+The student's cells run in a child process, which may die: then a fresh one takes over, without the
+cell that ended the first. No exercise costs another its points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbformat import NotebookNode, from_dict
+
+from autograder.children import Child, Ran
+from autograder.clean import Piece, checked_name, is_check, plain
+from autograder.exercise import Exercise
+from autograder.exercises import find
+from autograder.judge import judge
+from autograder.sanitize import safe_outputs
+from course import report
+from course.marking import Verdict
+from course.questions import Answer, Failure, Question
+
+CELL_SECONDS = 12.0  # of processor time, for one cell
+NOTEBOOK_SECONDS = 240.0  # of real time in which the child is at work, for the whole notebook
+RESTARTS = 3
+ISOLATION = "process"
+UNPROTECTED = "scores not protected against reading files"
+NOT_RUN = "Not run when grading: this cell is as it was handed out, it earns nothing and defines nothing that is needed."
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A graded notebook, and the verdict of each exercise in the order of its check cells."""
+
+    notebook: NotebookNode
+    verdicts: tuple[Verdict, ...]
+    seed: int
+    seconds: float
+    isolation: str = ISOLATION
+
+
+def grade(notebook: NotebookNode, explorations: Sequence[str], seed: int, folder: Path | None = None) -> Graded:
+    """Grade a clean notebook; the one that is given stays as it is.
+
+    explorations : the code of the release's exploration cells. They are run only where the student changed them
+                   or uses a name from one.
+    folder       : the files beside the notebook; the child works on a copy.
+    """
+    started = time.monotonic()
+    skipped = {plain(source) for source in explorations}
+    marked, verdicts = _run(notebook, skipped, seed, folder)
+    if _misses(marked, verdicts, skipped):
+        marked, verdicts = _run(notebook, set(), seed, folder)
+    return Graded(marked, verdicts, seed, time.monotonic() - started)
+
+
+def _run(
+    notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None
+) -> tuple[NotebookNode, tuple[Verdict, ...]]:
+    """Run the cells in their order and judge; outputs and verdicts are written into a copy."""
+    marked = copy.deepcopy(notebook)
+    verdicts: dict[str, Verdict] = {}
+    checks = {checked_name(cell): cell for cell in marked.cells if is_check(cell)}
+    with Session(folder) as session:
+        for place, cell in enumerate(marked.cells):
+            if is_check(cell):
+                name = checked_name(cell)
+                verdict = judge(find(name), seed, session.asking(find(name))) if session.defines(name) else None
+                if verdict and not (verdict.outcome == "not attempted" and _defined_in(marked.cells[place:], name)):
+                    verdicts[name] = verdict
+            elif cell.cell_type == "code" and plain(cell.source) in skipped:
+                cell.outputs = [_stream(NOT_RUN)]
+            elif cell.cell_type == "code" and cell.source.strip():
+                ran = session.run(cell.source)
+                cell.outputs = [from_dict(output) for output in safe_outputs(ran.outputs)]
+                cell.execution_count = ran.execution_count
+        for name in checks:
+            if name not in verdicts:  # defined only further down, or not at all
+                verdicts[name] = judge(find(name), seed, session.asking(find(name)))
+    for name, cell in checks.items():
+        write(cell, verdicts[name], seed)
+    return marked, tuple(verdicts[name] for name in checks)
+
+
+def _defined_in(cells: Sequence[NotebookNode], name: str) -> bool:
+    """Whether one of these cells defines the function, so that what stands so far is only the stub."""
+    return any(Piece(cell.cell_type, cell.source).defines(name) for cell in cells)
+
+
+# ---------------------------------------------------------------- the child, and what happens when it dies
+
+
+class Session:
+    """The child that runs one notebook, replaced by a fresh one where it died. Use as a context manager."""
+
+    def __init__(self, folder: Path | None):
+        self._folder = folder
+        self._child: Child | None = None
+        self._sources: list[str] = []  # what a fresh child has to run first
+        self._starts = 0
+        self._left = NOTEBOOK_SECONDS
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+
+    def run(self, source: str) -> Ran:
+        """Run one cell. Where it cannot run, or ends the process, its outputs say so."""
+        child = self._alive()
+        if child is None:
+            return Ran([_stream(f"Not run: {self._why_none()}.")], None, "died")
+        ran = self._run_in(child, source)
+        if child.gone:
+            ran.outputs.append(_stream(f"This cell was ended: {child.gone}. The cells after it run without it."))
+        else:
+            self._sources.append(source)
+        return ran
+
+    def defines(self, name: str) -> bool:
+        """Whether the cells so far defined this name."""
+        child = self._alive()
+        return child is not None and child.defines(name)
+
+    def asking(self, exercise: Exercise):
+        """What judge asks: sends a question about this exercise to the child, as long as it lives."""
+        child = self._alive()
+
+        def ask(question: Question) -> Sequence[Answer]:
+            if child is None or self._left <= 0:
+                return [Answer(failure=Failure("no answer", self._why_none()))] * len(question.calls)
+            with self._working():
+                return child.ask(exercise.name, exercise.parameters, question)
+
+        return ask
+
+    def _alive(self) -> Child | None:
+        """A child in which all cells so far were run; None where there were too many deaths or no time is left."""
+        while (self._child is None or self._child.gone) and self._starts <= RESTARTS and self._left > 0:
+            self._close()
+            self._starts += 1
+            with self._working():
+                self._child = Child.start(self._folder)
+            for source in list(self._sources):
+                self._run_in(self._child, source)
+                if self._child.gone:
+                    self._sources.remove(source)
+                    break
+        alive = self._child is not None and not self._child.gone and self._left > 0
+        return self._child if alive else None
+
+    def _run_in(self, child: Child, source: str) -> Ran:
+        with self._working():
+            return child.run_cell(source, max(0.1, min(CELL_SECONDS, self._left)))
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._left -= time.monotonic() - started
+
+    def _why_none(self) -> str:
+        if self._left <= 0:
+            return f"the notebook as a whole took longer than {NOTEBOOK_SECONDS:.0f} s"
+        return f"the notebook ended its process {RESTARTS + 1} times"
+
+    def _close(self) -> None:
+        if self._child is not None:
+            self._child.close()
+        self._child = None
+
+
+# ---------------------------------------------------------------- names from explorations
+
+
+def _misses(notebook: NotebookNode, verdicts: Sequence[Verdict], skipped: set[str]) -> bool:
+    """Whether some cell or answer failed for want of a name that an exploration defines which was not run."""
+    names = {name for text in _errors(notebook, verdicts) for name in re.findall(r"name '(\w+)' is not defined", text)}
+    return any(Piece("code", source).defines(name) for source in skipped for name in names)
+
+
+def _errors(notebook: NotebookNode, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            if output.output_type == "error":
+                yield output.evalue
+    for verdict in verdicts:
+        given = verdict.finding.difference.given if verdict.finding else None
+        if isinstance(given, Failure):
+            yield given.message
+
+
+# ---------------------------------------------------------------- the verdict in the notebook
+
+
+def write(cell: NotebookNode, verdict: Verdict, seed: int) -> None:
+    """Make the verdict the output of its check cell: the report, then one Python float, which nbgrader reads."""
+    about = f"Judged on the cases of seed {seed}. Isolation: {ISOLATION} ({UNPROTECTED})."
+    html = f"{report.html(verdict)}<p><small>{about}</small></p>"
+    write_score(cell, f"{report.text(verdict)}\n\n{about}", html, verdict.points)
+
+
+def write_score(cell: NotebookNode, text: str, html: str, points: float) -> None:
+    """Give a check cell its two outputs: something to read, and the points within 0 and the cell's maximum."""
+    most = float(cell.metadata.nbgrader.points)
+    score = min(max(float(points), 0.0), most) if math.isfinite(points) else 0.0
+    cell.execution_count = None
+    cell.outputs = [
+        from_dict({"output_type": "display_data", "metadata": {}, "data": {"text/html": html, "text/plain": text}}),
+        from_dict(
+            {"output_type": "execute_result", "metadata": {}, "execution_count": None, "data": {"text/plain": repr(score)}}
+        ),
+    ]
+
+
+def _stream(text: str) -> NotebookNode:
+    return from_dict({"output_type": "stream", "name": "stdout", "text": text + "\n"})
