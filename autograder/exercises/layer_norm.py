@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from autograder.exercise import Call, Exercise, Question, View, ask, steps
+from course.questions import Given, Own
 from course.views import parts
 
 
@@ -906,3 +907,986 @@ def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
         mean = (1 - momentum) * mean + momentum * centre
         var = (1 - momentum) * var + momentum * squares / (n - 1) if n > 1 else var
     return y, mean, var
+
+
+# ------------------------------------------------------------------------------------------ 2.3
+
+MASKED_FEATURE_STATS = Exercise(
+    number="2.3",
+    title="What padding does to a batch's statistics",
+    level="medium",
+    difficulty=2,
+    minutes=10,
+    core=True,
+    why="A batch norm for text would need this function; that it needs one at all is half of the case against it.",
+    budget="Three lines are enough.",
+    hints=(
+        "How many real tokens are there, and can you get hold of just these, so that whatever stands in the padding "
+        "never enters a sum?",
+        "x is (batch, seq, d_model), mask is (batch, seq). The real tokens alone are (number of real tokens, d_model). "
+        "Mean and variance over that first axis are (d_model,).",
+        "pick the tokens where the mask is True; mean over the picked tokens, feature by feature; variance: average of "
+        "the squared distances from that mean, over the picked tokens; return both.",
+    ),
+)
+STATS_PARTS = ("mean", "var")
+
+
+@MASKED_FEATURE_STATS.reference
+def masked_feature_stats(x: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and biased variance of every feature over the real tokens of a batch.
+
+    x       : (batch, seq, d_model); what stands at padded places is arbitrary, it may be nan
+    mask    : (batch, seq), bool, True at real tokens; at least one is True
+    returns : (mean, var), each (d_model,); every real token counts the same
+
+    >>> x = np.array([[[1.0], [3.0]], [[5.0], [0.0]]])
+    >>> mean, var = masked_feature_stats(x, np.array([[True, True], [True, False]]))
+    >>> mean.round(3).tolist(), var.round(3).tolist()
+    ([3.0], [2.667])
+    """
+    real = x[mask]  # (number of real tokens, d_model)
+    return real.mean(axis=0), real.var(axis=0)
+
+
+def padded_batch(rng: np.random.Generator, shape: tuple[int, int, int], filling: float = 0.0) -> tuple:
+    """A batch whose sentences have different lengths, and its mask."""
+    batch, seq, d = shape
+    lengths = rng.permutation(np.linspace(1, seq, batch).round().astype(int))
+    mask = np.arange(seq) < lengths[:, np.newaxis]
+    if not mask.all():  # padding may stand anywhere
+        mask = rng.permuted(mask, axis=1)
+    x = rng.normal(size=shape) + 2 * rng.normal(size=d) + rng.normal(size=(batch, 1, 1))
+    x[~mask] = filling
+    return x, mask
+
+
+def stats_cases(
+    *shapes: tuple[int, int, int], filling: float = 0.0, counted: tuple[str, ...] = STATS_PARTS
+) -> Callable:
+    def cases(rng):
+        for shape in shapes:
+            yield only(ask(*padded_batch(rng, shape, filling)), STATS_PARTS, *counted)
+
+    return cases
+
+
+@MASKED_FEATURE_STATS.worked("two sentences, one padded token", 0.3, decimals=6)
+def _():
+    yield ask(np.array([[[1.0], [3.0]], [[5.0], [0.0]]]), np.array([[True, True], [True, False]]))
+
+
+THREE_BATCHES = (2, 3, 1), (2, 3, 2), (3, 5, 4)
+MASKED_FEATURE_STATS.must("the mean of the real tokens", 0.8, view=View(parts))(
+    stats_cases(*THREE_BATCHES, counted=("mean",))
+)
+MASKED_FEATURE_STATS.must("the variance of the real tokens", 0.9, view=View(parts))(
+    stats_cases(*THREE_BATCHES, counted=("var",))
+)
+MASKED_FEATURE_STATS.must("huge numbers in the padding do not matter", 0.6, view=View(parts))(
+    stats_cases((2, 3, 2), filling=1e6)
+)
+MASKED_FEATURE_STATS.must("nan in the padding does not matter", 0.4, view=View(parts))(
+    stats_cases((2, 3, 2), filling=np.nan)
+)
+MASKED_FEATURE_STATS.must("batch, seq and d_model may be equal", 0.4, view=View(parts))(
+    stats_cases((3, 3, 3))
+)
+
+
+@MASKED_FEATURE_STATS.must("without padding, all tokens count", 0.1, needs_values=True)
+def no_padding(rng):
+    yield ask(rng.normal(size=(2, 3, 2)), np.ones((2, 3), dtype=bool))
+
+
+@MASKED_FEATURE_STATS.must("integers work like floats", 0.2)
+def stats_integers(rng):
+    yield ask(rng.permutation(20)[:12].reshape(2, 3, 2), np.array([[True, True, False], [False, True, True]]))
+
+
+MASKED_FEATURE_STATS.leaves_inputs_alone(0.3, lambda rng: [ask(*padded_batch(rng, (2, 3, 2), np.nan))])
+
+
+def zeroed(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """x with zeros in the padding."""
+    return np.where(mask[..., np.newaxis], x, 0.0)
+
+
+def sentence_means(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return np.array([sentence[real].mean(axis=0) for sentence, real in zip(x, mask)])
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "divides-by-all-places",
+    "Your sums leave the padding out, but you divide by batch times seq. Divide by the number of real tokens.",
+)
+def _(x, mask):
+    mean = zeroed(x, mask).sum(axis=(0, 1)) / mask.size
+    return mean, (zeroed(x - mean, mask) ** 2).sum(axis=(0, 1)) / mask.size
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "variance-divides-by-all-places",
+    "The mean is right, but the variance divides by batch times seq. Divide by the number of real tokens.",
+)
+def _(x, mask):
+    mean = x[mask].mean(axis=0)
+    return mean, (zeroed(x - mean, mask) ** 2).sum(axis=(0, 1)) / mask.size
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "padding-counted",
+    "The mask is not used: padded places enter the mean and the variance.",
+)
+def _(x, mask):
+    return x.mean(axis=(0, 1)), x.var(axis=(0, 1))
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "padding-as-zero",
+    "You set the padding to zero and then average over all places. The zeros count as tokens.",
+)
+def _(x, mask):
+    return zeroed(x, mask).mean(axis=(0, 1)), zeroed(x, mask).var(axis=(0, 1))
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "zeros-in-the-variance",
+    "The mean is right, but in the variance every padded place enters as a zero, with its distance from the mean.",
+)
+def _(x, mask):
+    mean = x[mask].mean(axis=0)
+    return mean, ((zeroed(x, mask) - mean) ** 2).sum(axis=(0, 1)) / mask.sum()
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "multiplies-by-the-mask",
+    "You multiply by the mask to silence the padding. That works for numbers; nan times 0 is nan.",
+)
+def _(x, mask):
+    weight = mask[..., np.newaxis]
+    mean = (x * weight).sum(axis=(0, 1)) / mask.sum()
+    return mean, ((x - mean) ** 2 * weight).sum(axis=(0, 1)) / mask.sum()
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "mean-of-sentence-means",
+    "You average each sentence first and then the sentences. A token of a short sentence then weighs more than one of "
+    "a long sentence.",
+)
+def _(x, mask):
+    variances = np.array([sentence[real].var(axis=0) for sentence, real in zip(x, mask)])
+    return sentence_means(x, mask).mean(axis=0), variances.mean(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "mean-of-sentence-means-2",
+    "Your mean is the mean of the sentences' means: a token of a short sentence weighs more than one of a long sentence.",
+)
+def _(x, mask):
+    mean = sentence_means(x, mask).mean(axis=0)
+    return mean, ((x[mask] - mean) ** 2).mean(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "mean-of-sentence-means-3",
+    "The variance is right, but the mean is the mean of the sentences' means: tokens of short sentences weigh more.",
+)
+def _(x, mask):
+    return sentence_means(x, mask).mean(axis=0), x[mask].var(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "mean-of-sentence-variances",
+    "The mean is right, but the variance is the mean of the sentences' variances. What lies between the sentences is lost.",
+)
+def _(x, mask):
+    variances = np.array([sentence[real].var(axis=0) for sentence, real in zip(x, mask)])
+    return x[mask].mean(axis=0), variances.mean(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "per-token",
+    "You average over the features of each token, as layer norm does. Here each feature is averaged over the tokens.",
+)
+def _(x, mask):
+    return x.mean(axis=-1), x.var(axis=-1)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "per-real-token",
+    "You average over the features of each real token. Here each feature is averaged over the real tokens.",
+)
+def _(x, mask):
+    return x[mask].mean(axis=-1), x[mask].var(axis=-1)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "per-sentence",
+    "You return one mean per sentence. All real tokens of the batch share one mean per feature.",
+)
+def _(x, mask):
+    return sentence_means(x, mask), np.array([sentence[real].var(axis=0) for sentence, real in zip(x, mask)])
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "one-number-for-all-features",
+    "You return one number. Each feature needs its own mean and variance.",
+)
+def _(x, mask):
+    return x[mask].mean(), x[mask].var()
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "axes-kept",
+    "Your results keep the averaged axes, (1, 1, d_model). They should be (d_model,).",
+)
+def _(x, mask):
+    return x[mask].mean(axis=0)[None, None], x[mask].var(axis=0)[None, None]
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "unbiased",
+    "Your variance divides by the number of real tokens minus one. The biased variance is asked for.",
+)
+def _(x, mask):
+    return x[mask].mean(axis=0), x[mask].var(axis=0, ddof=1)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "standard-deviation",
+    "You return the standard deviation. The variance is its square.",
+)
+def _(x, mask):
+    return x[mask].mean(axis=0), x[mask].std(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "mask-inverted",
+    "You average the padding. The mask is True at real tokens.",
+)
+def _(x, mask):
+    return x[~mask].mean(axis=0), x[~mask].var(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "variance-first",
+    "You return the variance first. The order is mean, variance.",
+)
+def _(x, mask):
+    return x[mask].var(axis=0), x[mask].mean(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "changes-padding",
+    "You overwrite the padding inside the caller's array. Work on a copy, or pick the real tokens out.",
+)
+def _(x, mask):
+    x[~mask] = 0
+    return x[mask].mean(axis=0), x[mask].var(axis=0)
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "skips-nan-only",
+    "You leave out nan, not padding. Padding that holds numbers still counts; the mask says what is real.",
+)
+def _(x, mask):
+    return np.nanmean(x, axis=(0, 1)), np.nanvar(x, axis=(0, 1))
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "skips-zero-entries",
+    "You leave out entries that are zero. A real token may hold a zero, and padding need not: the mask says what is real.",
+)
+def _(x, mask):
+    kept = np.where(x == 0, np.nan, x)
+    return np.nanmean(kept, axis=(0, 1)), np.nanvar(kept, axis=(0, 1))
+
+
+@MASKED_FEATURE_STATS.mistake(
+    "divides-by-all-places+unbiased",
+    "Two things. You divide the sum by batch times seq, and the variance by one less. Divide both by the number of real tokens.",
+)
+def _(x, mask):
+    mean = zeroed(x, mask).sum(axis=(0, 1)) / mask.size
+    return mean, (zeroed(x - mean, mask) ** 2).sum(axis=(0, 1)) / (mask.size - 1)
+
+
+MASKED_FEATURE_STATS.pair(
+    "padding-counted", "unbiased", lambda x, mask: (x.mean(axis=(0, 1)), x.var(axis=(0, 1), ddof=1))
+)
+MASKED_FEATURE_STATS.pair(
+    "unbiased", "axes-kept", lambda x, mask: (x[mask].mean(0)[None, None], x[mask].var(0, ddof=1)[None, None])
+)
+MASKED_FEATURE_STATS.pair(
+    "padding-counted",
+    "standard-deviation",
+    lambda x, mask: (x.mean(axis=(0, 1)), x.std(axis=(0, 1))),
+)
+
+
+@MASKED_FEATURE_STATS.variant
+def _(x, mask):
+    """np.where, and a sum divided by the number of real tokens."""
+    real = np.asarray(mask)[..., None]
+    n = np.count_nonzero(mask)
+    mean = np.where(real, x, 0).sum((0, 1)) / n
+    return mean, np.where(real, (x - mean) ** 2, 0).sum((0, 1)) / n
+
+
+@MASKED_FEATURE_STATS.variant
+def _(x, mask):
+    """nan in the padding, and NumPy's functions that skip nan."""
+    print("padding becomes nan")
+    kept = np.where(mask[:, :, None], x, np.nan)
+    return np.nanmean(kept, axis=(0, 1)), np.nanvar(kept, axis=(0, 1))
+
+
+@MASKED_FEATURE_STATS.variant
+def _(x, mask):
+    """A loop that collects the real tokens."""
+    tokens = [x[b][t] for b in range(len(x)) for t in range(len(x[b])) if mask[b, t]]
+    mean = sum(tokens) / len(tokens)
+    np.sqrt(np.array([-1.0]))
+    return [list(mean), list(sum((token - mean) ** 2 for token in tokens) / len(tokens))]
+
+
+# ------------------------------------------------------------------------------------------ 2.4
+
+LAYER_NORM_JACOBIAN = Exercise(
+    number="2.4",
+    title="What the norm does to a small correction",
+    level="hard",
+    difficulty=4,
+    minutes=18,
+    core=False,
+    why="In post-norm every correction, forwards or backwards, passes through this matrix in every layer.",
+    budget="Five lines are enough.",
+    hints=(
+        "The formula has a bracket of three terms and a divisor. Which of the three are matrices from the start, and "
+        "which becomes one by multiplying a column with a row?",
+        "x is (d_model,). mean and sigma are numbers, x-hat is (d_model,). The unit matrix, the matrix of ones and the "
+        "product of x-hat with itself are (d_model, d_model).",
+        "centre x; sigma: root of (variance plus eps); x-hat: centred over sigma; bracket: unit matrix, minus ones over "
+        "d_model, minus every entry of x-hat times every entry of x-hat over d_model; divide by sigma.",
+    ),
+)
+
+
+@LAYER_NORM_JACOBIAN.reference
+def layer_norm_jacobian(x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
+    """The Jacobian of layer norm (gamma = 1, beta = 0) at one token.
+
+    x       : (d_model,)
+    eps     : added to the variance, under the root
+    returns : (d_model, d_model); entry [i, j] says how output i moves when input j moves
+
+    (I - 1 1^T / d - xhat xhat^T / d) / sigma, with sigma = sqrt(variance + eps).
+
+    >>> layer_norm_jacobian(np.array([2.0, 0.0, -1.0, 3.0]), eps=0.0)[0].round(6)
+    array([ 0.411096, -0.094868, -0.031623, -0.284605])
+    """
+    d = x.size
+    centred = x - x.mean()
+    sigma = np.sqrt((centred**2).mean() + eps)
+    xhat = centred / sigma
+    return (np.eye(d) - 1 / d - np.outer(xhat, xhat) / d) / sigma
+
+
+@LAYER_NORM_JACOBIAN.worked("the row (2, 0, -1, 3)", 0.4, decimals=6)
+def _():
+    yield ask(np.array([2.0, 0.0, -1.0, 3.0]), eps=0.0)
+
+
+@LAYER_NORM_JACOBIAN.must("right values with the usual eps", 1.8)
+def jacobians(rng):
+    for d in (3, 5, 8):
+        yield ask(rng.normal(size=d) + 1)
+
+
+@LAYER_NORM_JACOBIAN.must("right values with a large eps", 1.0)
+def large_eps(rng):
+    yield ask(rng.normal(size=3) + 1, 0.1)
+    yield ask(eps=0.1, x=rng.normal(size=4))
+
+
+@LAYER_NORM_JACOBIAN.must("at eps = 0 it removes two directions", 0.6)
+def no_eps(rng):
+    yield ask(rng.normal(size=4) - 1, eps=0.0)
+
+
+@LAYER_NORM_JACOBIAN.must("right values for very small numbers", 0.8, relative=True)
+def tiny(rng):
+    for size in (1e-2, 1e-4):
+        yield ask(size * rng.normal(size=4))
+
+
+@LAYER_NORM_JACOBIAN.must("right values for very large numbers", 0.4, relative=True)
+def huge(rng):
+    yield ask(1e6 * rng.normal(size=4))
+
+
+@LAYER_NORM_JACOBIAN.must("numbers around 100,000,000 keep their accuracy", 0.4, chaotic=True)
+def far_jacobian(rng):
+    for row in far_rows(rng, 2):
+        yield ask(row)
+
+
+@LAYER_NORM_JACOBIAN.must("integers work like floats", 0.2)
+def jacobian_integers(rng):
+    yield ask(rng.permutation(9)[:4])
+
+
+LAYER_NORM_JACOBIAN.leaves_inputs_alone(0.4, jacobians)
+
+
+def bracket(unit: np.ndarray, ones: np.ndarray, product: np.ndarray) -> np.ndarray:
+    return unit - ones - product
+
+
+def divide(matrix: np.ndarray, sigma: float) -> np.ndarray:
+    return matrix / sigma
+
+
+def wrong_jacobian(
+    *,
+    ddof: int = 0,
+    divisor: Callable = root,
+    bracket: Callable = bracket,
+    direction: Callable = lambda x, centred, xhat, sigma: xhat,
+    product: Callable = np.outer,
+    divide: Callable = divide,
+) -> Callable:
+    """A layer norm Jacobian with slips. With no switch set it is right."""
+
+    def wrong(x, eps=1e-5):
+        d = x.size
+        centred = x - x.mean()
+        sigma = divisor(x.var(ddof=ddof), eps)
+        chosen = direction(x, centred, centred / sigma, sigma)
+        return divide(bracket(np.eye(d), np.full((d, d), 1 / d), product(chosen, chosen) / d), sigma)
+
+    return wrong
+
+
+LAYER_NORM_JACOBIAN.mistake(
+    "sigma-constant",
+    "You treat sigma as a constant. It depends on every entry of x, and that is where the last term comes from.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "mu-and-sigma-constant",
+    "You treat the mean and sigma as constants, so that every output depends on its own input only.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "mu-constant",
+    "You treat the mean as a constant. It moves with every entry of x, by one d_model-th of the step.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - product),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "one-over-sigma-forgotten",
+    "The bracket is right; it is never divided by sigma.",
+    wrong_jacobian(divide=lambda matrix, sigma: matrix),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "divided-by-the-variance",
+    "You divide by sigma squared. One factor 1/sigma is enough: the other two are inside x-hat.",
+    wrong_jacobian(divide=lambda matrix, sigma: matrix / sigma**2),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "multiplied-by-sigma",
+    "You multiply by sigma. The larger the numbers, the less the output moves: divide.",
+    wrong_jacobian(divide=lambda matrix, sigma: matrix * sigma),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "projector-normalised",
+    "You make x-hat a vector of length 1 before you take its product. With eps above zero its length is a little "
+    "below sqrt(d_model), and that counts.",
+    wrong_jacobian(direction=lambda x, c, xhat, s: xhat * np.sqrt(x.size) / np.linalg.norm(xhat)),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "x-not-x-hat",
+    "The last term multiplies x with itself. It needs the normalised numbers.",
+    wrong_jacobian(direction=lambda x, c, xhat, s: x),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "centred-not-x-hat",
+    "The last term multiplies the centred numbers. They still have to be divided by sigma.",
+    wrong_jacobian(direction=lambda x, c, xhat, s: c),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "not-centred-in-x-hat",
+    "Your x-hat is x over sigma. The mean must go first.",
+    wrong_jacobian(direction=lambda x, c, xhat, s: x / s),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "variance-d-1",
+    "Your sigma comes from a variance that divides by d_model - 1.",
+    wrong_jacobian(ddof=1),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "last-term-d-1",
+    "The last term divides by d_model - 1. All three divisions here are by d_model or by sigma.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones - product * len(unit) / (len(unit) - 1)),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "last-term-added",
+    "The last term is added. All directions are taken away from the unit matrix.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones + product),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "last-term-not-divided",
+    "The product of x-hat with itself is not divided by d_model.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones - product * len(unit)),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "ones-not-divided",
+    "You take away a full 1 from every entry. The matrix of ones is divided by d_model.",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones * len(unit) - product),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "ones-for-the-unit-matrix",
+    "Your first term is a matrix of ones. The unit matrix has ones on its diagonal only.",
+    wrong_jacobian(bracket=lambda unit, ones, product: 1 - ones - product),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "not-an-outer-product",
+    "x-hat times x-hat, entry by entry, is a vector, and NumPy spreads it over the rows. Every entry must meet every other.",
+    wrong_jacobian(product=lambda a, b: a * b),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "inner-product",
+    "x-hat with itself gives you one number (a dot product). Every entry must meet every other: a matrix.",
+    wrong_jacobian(product=lambda a, b: a @ b),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "eps-fixed",
+    "You always use 0.00001. The caller may pass another eps.",
+    wrong_jacobian(divisor=lambda v, eps: np.sqrt(v + 1e-5)),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "eps-forgotten",
+    "eps is not used.",
+    wrong_jacobian(divisor=lambda v, eps: np.sqrt(v)),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "eps-outside-root",
+    "You add eps after taking the root. It joins the variance, under the root.",
+    wrong_jacobian(divisor=eps_outside),
+)
+LAYER_NORM_JACOBIAN.mistake(
+    "no-square-root",
+    "Your sigma is the variance. The root is missing.",
+    wrong_jacobian(divisor=no_root),
+)
+
+
+@LAYER_NORM_JACOBIAN.mistake(
+    "mean-of-squares",
+    "You compute the variance as mean of squares minus square of mean. Around 100,000,000 the difference loses all its digits.",
+)
+def _(x, eps=1e-5):
+    d = x.size
+    sigma = np.sqrt(np.maximum((x * x).mean() - x.mean() ** 2, 0) + eps)
+    xhat = (x - x.mean()) / sigma
+    return (np.eye(d) - 1 / d - np.outer(xhat, xhat) / d) / sigma
+
+
+@LAYER_NORM_JACOBIAN.mistake(
+    "diagonal-only",
+    "Off the diagonal you return zeros. Through the mean and sigma every input moves every output.",
+)
+def _(x, eps=1e-5):
+    return np.diag(np.diag(wrong_jacobian()(x, eps)))
+
+
+LAYER_NORM_JACOBIAN.pair(
+    "sigma-constant",
+    "one-over-sigma-forgotten",
+    wrong_jacobian(bracket=lambda unit, ones, product: unit - ones, divide=lambda matrix, sigma: matrix),
+)
+LAYER_NORM_JACOBIAN.pair(
+    "variance-d-1",
+    "one-over-sigma-forgotten",
+    wrong_jacobian(ddof=1, divide=lambda matrix, sigma: matrix),
+)
+LAYER_NORM_JACOBIAN.pair(
+    "sigma-constant", "variance-d-1", wrong_jacobian(ddof=1, bracket=lambda unit, ones, product: unit - ones)
+)
+LAYER_NORM_JACOBIAN.pair(
+    "centred-not-x-hat",
+    "one-over-sigma-forgotten",
+    wrong_jacobian(direction=lambda x, c, xhat, s: c, divide=lambda matrix, sigma: matrix),
+)
+
+
+@LAYER_NORM_JACOBIAN.variant
+def _(x, eps=1e-5):
+    """The chain rule: first the centring matrix, then the division by a sigma that depends on x."""
+    d = len(x)
+    centring = np.eye(d) - np.ones((d, d)) / d
+    c = x - np.mean(x)
+    sigma = (c @ c / d + eps) ** 0.5
+    return (centring - np.outer(c, centring @ c) / (d * sigma**2)) / sigma
+
+
+@LAYER_NORM_JACOBIAN.variant
+def _(x, eps=1e-5):
+    """Two loops, one entry at a time."""
+    d = len(x)
+    c = [entry - np.mean(x) for entry in x]
+    sigma = np.sqrt(sum(entry**2 for entry in c) / d + eps)
+    h = [entry / sigma for entry in c]
+    print("entries:", d * d)
+    return [[((i == j) - 1 / d - h[i] * h[j] / d) / sigma for j in range(d)] for i in range(d)]
+
+
+@LAYER_NORM_JACOBIAN.variant
+def _(x, eps=1e-5):
+    """A complex step: layer norm itself, at x + i h; the imaginary part over h is the derivative, without rounding."""
+    h = 1e-30
+    steps = x + 1j * h * np.eye(len(x))  # row j has a step in entry j
+    c = steps - steps.mean(axis=1, keepdims=True)
+    return (c / np.sqrt((c * c).mean(axis=1, keepdims=True) + eps)).imag.T / h
+
+
+# ------------------------------------------------------------------------------------------ 2.5
+
+LEAK = Exercise(
+    number="2.5",
+    title="An experiment as code: does a sentence change its neighbours?",
+    level="hard",
+    difficulty=4,
+    minutes=14,
+    core=True,
+    why="You will trust a function because an experiment of your own says so, not because a page does.",
+    budget="Five lines are enough.",
+    hints=(
+        "An experiment compares two runs that differ in one thing. What are the two inputs here, and which part of the "
+        "two outputs must not be compared?",
+        "X and its changed copy are (batch, seq, d_model); so are the two outputs and their difference. Leave sentence j "
+        "out: (batch - 1, seq, d_model). Then one number.",
+        "run norm on X; copy X, as floats; put the new sentence at place j of the copy; run norm on the copy; absolute "
+        "difference of the two outputs; take sentence j out; the largest entry, as a float.",
+    ),
+)
+
+
+@LEAK.reference
+def leak(norm, X: np.ndarray, j: int, new: np.ndarray) -> float:
+    """How far the other sentences move when sentence j is replaced: the largest absolute change in their output.
+
+    norm    : function (batch, seq, d_model) -> (batch, seq, d_model), called with the whole batch
+    X       : (batch, seq, d_model), at least two sentences; it is not changed
+    j       : which sentence is replaced
+    new     : (seq, d_model), the sentence that takes its place
+    returns : float, 0.0 where nothing leaks
+
+    >>> double = lambda X: 2 * X
+    >>> shifted = lambda X: X - X.mean(axis=0)
+    >>> X = np.array([[[1.0, 2.0]], [[3.0, 6.0]]])
+    >>> leak(double, X, 0, np.zeros((1, 2))), leak(shifted, X, 0, np.zeros((1, 2)))
+    (0.0, 1.0)
+    """
+    changed = X.astype(float)  # a copy
+    changed[j] = new
+    change = np.abs(norm(changed) - norm(X))
+    return float(np.delete(change, j, axis=0).max())
+
+
+YOUR_LAYER_NORM = Given("plain_layer_norm", (Own("layer_norm"),))
+YOUR_BATCH_NORM = Given("training_batch_norm", (Own("batch_norm"),))
+
+
+def standardised(X: np.ndarray, axes: int | tuple[int, ...]) -> np.ndarray:
+    return (X - X.mean(axis=axes, keepdims=True)) / np.sqrt(X.var(axis=axes, keepdims=True) + 1e-5)
+
+
+def hidden_layer_norm(X: np.ndarray) -> np.ndarray:
+    return standardised(X, -1)
+
+
+def hidden_instance_norm(X: np.ndarray) -> np.ndarray:
+    return standardised(X, 1)
+
+
+def last_sentence_hears_all(X: np.ndarray) -> np.ndarray:
+    """A norm that leaks into the last sentence, into one entry only."""
+    Y = standardised(X, -1)
+    Y[-1, 0, 0] += 0.3 * X[:-1].sum()
+    return Y
+
+
+def first_sentence_hears_all(X: np.ndarray) -> np.ndarray:
+    """A norm that leaks into the first sentence, into one entry of the last token."""
+    Y = standardised(X, -1)
+    Y[0, -1, -1] -= 0.3 * X[1:].sum()
+    return Y
+
+
+def one_entry_falls(X: np.ndarray) -> np.ndarray:
+    """A norm whose leak only lowers, and falls the more, the larger the other sentences are."""
+    Y = standardised(X, -1)
+    return Y - np.abs(X).sum() * np.linspace(0.1, 0.2, Y.size).reshape(Y.shape)
+
+
+def swap(rng: np.random.Generator, norm, shape: tuple[int, int, int], j: int, size: float = 1.0) -> Question:
+    return ask(norm, rng.normal(size=shape), j, size * (rng.normal(size=shape[1:]) + 0.5))
+
+
+@LEAK.worked("three sentences of one token, layer norm and batch norm", 0.5, decimals=6)
+def _():
+    X = np.array([[[1.0, 2.0]], [[3.0, 6.0]], [[5.0, 4.0]]])
+    for norm in (YOUR_LAYER_NORM, YOUR_BATCH_NORM):
+        yield ask(norm, X, 2, np.array([[8.0, 4.0]]))
+
+
+@LEAK.must("the right size of the leak of a batch norm", 1.7)
+def batch_norm_leaks(rng):
+    yield swap(rng, YOUR_BATCH_NORM, (2, 1, 2), 0)
+    yield swap(rng, YOUR_BATCH_NORM, (3, 2, 3), 1)
+    yield swap(rng, YOUR_BATCH_NORM, (4, 4, 4), 3)
+
+
+@LEAK.must("a norm that leaks into the last sentence only", 1.0, judge_only=True)
+def leaks_into_last(rng):
+    yield swap(rng, last_sentence_hears_all, (3, 2, 3), 0)
+    yield swap(rng, last_sentence_hears_all, (4, 2, 3), 1)
+
+
+@LEAK.must("a norm that leaks into the first sentence only", 0.6, judge_only=True)
+def leaks_into_first(rng):
+    yield swap(rng, first_sentence_hears_all, (3, 2, 3), 2)
+
+
+@LEAK.must("a leak that lowers the others", 0.6, judge_only=True)
+def leak_lowers(rng):
+    yield swap(rng, one_entry_falls, (3, 2, 3), 1, size=5.0)
+
+
+@LEAK.must("layer norm and instance norm do not leak: 0", 0.8, needs_values=True, judge_only=True)
+def nothing_leaks(rng):
+    for norm in (hidden_layer_norm, hidden_instance_norm):
+        yield swap(rng, norm, (3, 2, 4), 1)
+
+
+@LEAK.must("integers work like floats", 0.4)
+def leak_integers(rng):
+    X = rng.permutation(20)[:12].reshape(3, 2, 2)
+    yield ask(YOUR_BATCH_NORM, X, 1, X[1] + rng.uniform(3.1, 3.9, size=(2, 2)))
+
+
+LEAK.leaves_inputs_alone(0.4, lambda rng: [swap(rng, YOUR_BATCH_NORM, (3, 2, 3), 0)])
+
+
+def wrong_leak(
+    *,
+    measure: Callable = lambda change, j: np.delete(np.abs(change), j, axis=0).max(),
+    copy: Callable = lambda X: X.astype(float),
+) -> Callable:
+    """The experiment with slips. With no switch set it is right."""
+
+    def wrong(norm, X, j, new):
+        changed = copy(X)
+        changed[j] = new
+        return float(measure(norm(changed) - norm(X), j))
+
+    return wrong
+
+
+def others(change: np.ndarray, j: int) -> np.ndarray:
+    return np.delete(change, j, axis=0)
+
+
+LEAK.mistake(
+    "sentence-itself-counted",
+    "Sentence j itself is counted. It was replaced, so of course its output moves; only the others are evidence.",
+    wrong_leak(measure=lambda change, j: np.abs(change).max()),
+)
+LEAK.mistake(
+    "only-sentence-itself",
+    "You measure the change of sentence j. The question is what happens to the others.",
+    wrong_leak(measure=lambda change, j: np.abs(change[j]).max()),
+)
+LEAK.mistake(
+    "first-other-only",
+    "You look at one other sentence, the first. A leak may reach any of them.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)[0]).max()),
+)
+LEAK.mistake(
+    "last-other-only",
+    "You look at one other sentence, the last. A leak may reach any of them.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)[-1]).max()),
+)
+LEAK.mistake(
+    "next-sentence-only",
+    "You look at the next sentence only. A leak may reach any of them.",
+    wrong_leak(measure=lambda change, j: np.abs(change[(j + 1) % len(change)]).max()),
+)
+LEAK.mistake(
+    "first-token-only",
+    "You look at the first token of each sentence only. A leak may reach any token.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)[:, 0]).max()),
+)
+LEAK.mistake(
+    "mean-change",
+    "You average the absolute changes. One entry that moves is enough for a leak: take the largest.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)).mean()),
+)
+LEAK.mistake(
+    "sum-of-changes",
+    "You add the absolute changes up. The largest one is asked for.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)).sum()),
+)
+LEAK.mistake(
+    "length-of-the-change",
+    "You return the length of the change as one long vector. The largest single entry is asked for.",
+    wrong_leak(measure=lambda change, j: np.linalg.norm(others(change, j))),
+)
+LEAK.mistake(
+    "sign-counts",
+    "You take the largest change without its absolute value. An output that falls has changed as well.",
+    wrong_leak(measure=lambda change, j: others(change, j).max()),
+)
+LEAK.mistake(
+    "absolute-value-last",
+    "You take the largest change first and its absolute value after. A large fall is then overlooked.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j).max())),
+)
+LEAK.mistake(
+    "squared-change",
+    "You return the square of the change.",
+    wrong_leak(measure=lambda change, j: (others(change, j) ** 2).max()),
+)
+LEAK.mistake(
+    "yes-or-no",
+    "You return whether something leaks. How much is asked for: the largest absolute change.",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)).max() > 1e-12),
+)
+
+
+@LEAK.mistake(
+    "one-number-per-sentence",
+    "You return one number per sentence. The largest of the others, one float, is asked for.",
+)
+def _(norm, X, j, new):
+    changed = X.astype(float)
+    changed[j] = new
+    return np.abs(norm(changed) - norm(X)).max(axis=(1, 2))
+
+
+@LEAK.mistake(
+    "each-sentence-alone",
+    "You get 0 for every norm. Do you hand it one sentence at a time? Alone, no sentence has neighbours to leak from. "
+    "norm needs the whole batch, both times.",
+)
+def _(norm, X, j, new):
+    def alone(X):
+        return np.concatenate([norm(X[i : i + 1]) for i in range(len(X))])
+
+    return wrong_leak()(alone, X, j, new)
+
+
+@LEAK.mistake(
+    "same-array-twice",
+    "You get 0 for every norm: both runs see the same array. A second name for X is not a copy of it.",
+)
+def _(norm, X, j, new):
+    changed = X
+    changed[j] = new
+    return float(others(np.abs(norm(changed) - norm(X)), j).max())
+
+
+@LEAK.mistake(
+    "changes-input",
+    "The number is right, but you replace the sentence inside the caller's X. Make the change in a copy.",
+)
+def _(norm, X, j, new):
+    before = norm(X)
+    X[j] = np.asarray(new)
+    return float(others(np.abs(norm(X) - before), j).max())
+
+
+@LEAK.mistake(
+    "compared-with-the-input",
+    "You compare the output with X. Compare two outputs: with the old sentence and with the new one.",
+)
+def _(norm, X, j, new):
+    changed = X.astype(float)
+    changed[j] = new
+    return float(others(np.abs(norm(changed) - X), j).max())
+
+
+@LEAK.mistake(
+    "sentence-taken-out",
+    "You take sentence j out of the batch. It should be replaced: the batch keeps its size.",
+)
+def _(norm, X, j, new):
+    return float(np.abs(norm(np.delete(X, j, axis=0)) - others(norm(X), j)).max())
+
+
+@LEAK.mistake(
+    "feature-replaced",
+    "You replace along the wrong axis. Sentences are counted by the first axis of X.",
+)
+def _(norm, X, j, new):
+    changed = X.astype(float)
+    changed[:, j] = new[j]
+    return float(others(np.abs(norm(changed) - norm(X)), j).max())
+
+
+LEAK.mistake(
+    "new-sentence-cut-off",
+    "Your copy of X holds whole numbers when X does, so the new sentence loses its fractions on the way in.",
+    wrong_leak(copy=lambda X: X.copy()),
+)
+LEAK.pair(
+    "sentence-itself-counted", "mean-change", wrong_leak(measure=lambda change, j: np.abs(change).mean())
+)
+LEAK.pair("sentence-itself-counted", "sign-counts", wrong_leak(measure=lambda change, j: change.max()))
+LEAK.pair(
+    "first-other-only",
+    "mean-change",
+    wrong_leak(measure=lambda change, j: np.abs(others(change, j)[0]).mean()),
+)
+
+
+@LEAK.mistake(
+    "changes-input+sentence-itself-counted",
+    "Two things. You replace the sentence inside the caller's X, and sentence j itself is counted.",
+)
+def _(norm, X, j, new):
+    before = norm(X)
+    X[j] = np.asarray(new)
+    return float(np.abs(norm(X) - before).max())
+
+
+@LEAK.variant
+def _(norm, X, j, new):
+    """A loop over the other sentences, keeping the largest change so far."""
+    changed = [new if i == j else X[i] for i in range(len(X))]
+    before, after = norm(X), norm(np.array(changed, dtype=float))
+    largest = 0.0
+    for i in range(len(X)):
+        if i != j:
+            print("sentence", i)
+            largest = max(largest, float(np.max(np.abs(after[i] - before[i]))))
+    return largest
+
+
+@LEAK.variant
+def _(norm, X, j, new):
+    """A yes-or-no array picks the other sentences."""
+    keep = np.arange(len(X)) != j
+    changed = np.where(keep[:, None, None], X, new)
+    return np.max(np.abs(norm(changed) - norm(X))[keep])
+
+
+@LEAK.variant
+def _(norm, X, j, new):
+    """The change of sentence j is set to zero; nothing needs to be taken out."""
+    changed = np.concatenate([X[:j], [new], X[j + 1 :]])
+    change = norm(changed) - norm(X)
+    change[j] = 0
+    return np.linalg.norm(change.ravel(), np.inf)
