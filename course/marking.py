@@ -260,8 +260,13 @@ def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers
 
 def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
     if isinstance(mine, Failure) or isinstance(mistaken, Failure):
-        return isinstance(mine, Failure) and isinstance(mistaken, Failure) and mine.kind == mistaken.kind
+        return isinstance(mine, Failure) and isinstance(mistaken, Failure) and _same_failure(mine, mistaken)
     return difference(mine, mistaken, Tolerance(tolerance.value * 10, tolerance.relative)) is None
+
+
+def _same_failure(mine: Failure, mistaken: Failure) -> bool:
+    """Of the same kind; answers of an unusable form must be unusable in the same way."""
+    return mine.kind == mistaken.kind and (mine.kind != "malformed" or mine.message == mistaken.message)
 
 
 def _notes(answers: Sequence[Sequence[Answer]]) -> tuple[str, ...]:

@@ -7,8 +7,11 @@ exercise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from course.questions import Answer, Question
 
@@ -31,3 +34,189 @@ def with_calls(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
         "the number of calls": [len(received) for received in answer.calls],
         "what it was called with": [[list(arguments) for arguments in received] for received in answer.calls],
     }
+
+
+def dict_entries(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """Some entries of the dict that one call returned: those that about["only"] names.
+
+    Raises ValueError where it is no dict or a key is missing.
+    """
+    (answer,) = answers
+    if not isinstance(answer.value, dict):
+        raise ValueError(f"{_kind(answer.value)} came; a dict is due")
+    missing = [name for name in question.about["only"] if name not in answer.value]
+    if missing:
+        raise ValueError(f"the key {missing[0]!r} is missing")
+    return {name: answer.value[name] for name in question.about["only"]}
+
+
+def parts(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """Some parts of the tuple that one call returned, by name, so that a report can say which one differs.
+
+    about["parts"] names all of them in order, about["only"] those that count here.
+    Raises ValueError where it is no tuple, or one of another length.
+    """
+    (answer,) = answers
+    names = question.about["parts"]
+    _expect_parts(answer.value, names)
+    named = dict(zip(names, answer.value))
+    return {name: named[name] for name in question.about["only"]}
+
+
+# ---------------------------------------------------------------- lesson 3
+
+
+def truth_table(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """What one ReLU unit (w, b) says to the sum of every subset of the directions it was made for.
+
+    The directions are the first argument, (n, d). Raises ValueError where w and b do not fit them.
+    """
+    (call, *_) = question.calls
+    (directions, *_) = [*call.args, *call.kwargs.values()]
+    return _one_or_two(
+        [_unit_table(answer.value, np.asarray(directions, float)) for answer in answers], answers
+    )
+
+
+def _unit_table(unit: Any, directions: np.ndarray) -> dict[str, float]:
+    _expect_parts(unit, ("w", "b"))
+    w, b = (np.asarray(part, dtype=float) for part in unit)
+    n, d = directions.shape
+    if w.shape != (d,):
+        raise ValueError(f"w has shape {w.shape}; {(d,)} is due")
+    if b.size != 1:
+        raise ValueError(f"b has shape {b.shape}; one number is due")
+    table = {}
+    for size in range(n + 1):
+        for chosen in itertools.combinations(range(n), size):
+            x = directions[list(chosen)].sum(axis=0)
+            table[_present(chosen, n)] = max(0.0, float(x @ w + b.item()))
+    return table
+
+
+def _one_or_two(looked: list[Any], answers: Sequence[Answer]) -> Any:
+    """The look at one answer; for two from the same arrays both, and how many inputs were changed."""
+    if len(looked) == 1:
+        return looked[0]
+    changed = {name for answer in answers for name in answer.changed}
+    return {"the answer": looked[0], "number of changed inputs": len(changed), "the second answer": looked[1]}
+
+
+def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any]) -> dict[str, Any]:
+    """What a feed-forward network given by its four arrays does: its size and its outputs.
+
+    about["probes"] is (n, d). Two answers from the same arrays are looked at one by one, and the
+    changed inputs are counted as well. Raises ValueError where the arrays do not fit together.
+    """
+    looked = [_network(answer.value, question.about["probes"], ffn) for answer in answers]
+    return _one_or_two(looked, answers)
+
+
+def _network(params: Any, probes: np.ndarray, ffn: Callable[..., Any]) -> dict[str, Any]:
+    _expect_parts(params, ("W1", "b1", "W2", "b2"))
+    W1, b1, W2, b2 = (np.asarray(part, dtype=float) for part in params)
+    d = probes.shape[-1]
+    units = b1.size
+    due = {"W1": (W1, (d, units)), "b1": (b1, (units,)), "W2": (W2, (units, d)), "b2": (b2, (d,))}
+    for name, (array, shape) in due.items():
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}; with {units} numbers in b1, {shape} is due")
+    return {"number of hidden units": units, "output of the new network": ffn(probes, W1, b1, W2, b2)}
+
+
+def _expect_parts(value: Any, names: Sequence[str]) -> None:
+    if not isinstance(value, tuple | list):
+        raise ValueError(f"{_kind(value)} came; {len(names)} parts are due ({', '.join(names)})")
+    if len(value) != len(names):
+        raise ValueError(f"{len(value)} parts came; {len(names)} are due ({', '.join(names)})")
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _present(chosen: Sequence[int], n: int) -> str:
+    """A row of a truth table in words, features counted from 1."""
+    if not chosen:
+        return "output with no feature present"
+    if len(chosen) == n:
+        return "output with all features present" if n > 1 else "output with the feature present"
+    return "output with only " + " and ".join(f"feature {i + 1}" for i in chosen) + " present"
+
+
+def first_part(answers: Sequence[Answer], question: Question) -> Any:
+    """The first of the things that one call returned."""
+    (answer,) = answers
+    return answer.value[0]
+
+
+def second_part(answers: Sequence[Answer], question: Question) -> Any:
+    """The second of the things that one call returned."""
+    (answer,) = answers
+    return answer.value[1]
+
+
+def summed(answers: Sequence[Answer], question: Question) -> Any:
+    """The sum of one answer over its first axis."""
+    (answer,) = answers
+    return np.asarray(answer.value).sum(axis=0)
+
+
+def ends(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """The first and the last part of one answer."""
+    (answer,) = answers
+    return {"the first part": answer.value[0], "the last part": answer.value[-1]}
+
+
+def thinned(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """A long row of numbers: its length, its sum, and every twentieth entry."""
+    (answer,) = answers
+    row = np.asarray(answer.value, dtype=float)
+    return {"the shape": np.array(row.shape), "the sum": row.sum(), "every twentieth entry": row[::20]}
+
+
+def step_size(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """Whether a function among the arguments was called about h away from x (call: f, x, h=...)."""
+    (answer,) = answers
+    (call,) = question.calls
+    distances = [np.abs(np.asarray(z) - call.args[1]).max() for ((z,),) in zip(answer.calls[0])]
+    ratio = max(distances, default=0.0) / call.kwargs["h"]
+    return {"f is called about h away from x": bool(0.2 <= ratio <= 5)}
+
+
+# ---------------------------------------------------------------- lesson 4: positions
+
+
+def entries(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """Some entries of a large array and its shape; about["at"] lists the indices along each axis."""
+    (answer,) = answers
+    array, at = np.asarray(answer.value), question.about["at"]
+    fits = array.ndim == len(at) and all(max(chosen) < size for chosen, size in zip(at, array.shape))
+    return {
+        "the shape": np.array(array.shape),
+        "the entries looked at": array[np.ix_(*at)] if fits else None,
+    }
+
+
+def neighbour_ratios(answers: Sequence[Answer], question: Question) -> np.ndarray:
+    """Each number of a row divided by the one before."""
+    (answer,) = answers
+    row = np.asarray(answer.value, dtype=float)
+    with np.errstate(all="ignore"):
+        return row[1:] / row[:-1]
+
+
+def on_probe(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """What a matrix makes of the column about["probe"]."""
+    (answer,) = answers
+    return {"the matrix times the column": np.asarray(answer.value, dtype=float) @ question.about["probe"]}
+
+
+def row_difference(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """The shape of one answer, and the difference of its two rows about["rows"]."""
+    (answer,) = answers
+    array = np.asarray(answer.value, dtype=float)
+    first, second = question.about["rows"]
+    return {"the shape": np.array(array.shape), "second row minus first row": array[second] - array[first]}
