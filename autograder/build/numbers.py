@@ -1,0 +1,197 @@
+"""The numbers that `course/` ships: sheets with the fingerprints of mistakes, quiz explanations, figure data.
+
+No code and no name of a wrong version's parts goes in: questions, what is expected, and what each
+named mistake gives, all drawn from the public seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autograder.build import solutions
+from autograder.build.cells import LETTERS, definition_of
+from autograder.build.lesson_text import Chunk, quiz_parts
+from autograder.build.notebooks import cleared
+from autograder.exercise import Exercise
+from autograder.sheets import PUBLIC_SEED, Drawn
+from course import shipped
+from course.compare import Tolerance, difference
+from course.marking import Item
+from course.questions import Failure, Question, View, plain_view
+from course.wire import Malformed, decode, encode
+
+ABOUT = "Built by `python -m autograder build` from {}. Do not edit."
+AGREE = 1e-10  # numbers that agree this well come from the same declaration on another machine
+DIGITS = 12
+
+
+def exercise_tree(exercise: Exercise) -> dict[str, Any]:
+    """What course/numbers holds for one exercise, as a JSON tree."""
+    drawn = Drawn(exercise, PUBLIC_SEED)
+    judge_only = {d.property.name for d in exercise.properties if d.judge_only}
+    items = [_item(item, exercise, item.property in judge_only) for item in drawn.sheet.items]
+    return {
+        "about": ABOUT.format(_module(exercise)),
+        "number": exercise.number,
+        "title": exercise.title,
+        "parameters": exercise.parameters,
+        "hints": exercise.hints,
+        "stub": cleared(solutions.as_cell(definition_of(exercise.name, {}))),
+        "properties": [
+            {
+                "name": p.name,
+                "points": p.points,
+                "needs_values": p.needs_values,
+                "chaotic": p.chaotic,
+                "tolerance": [p.tolerance.value, p.tolerance.relative],
+            }
+            for p in drawn.sheet.properties
+        ],
+        "mistakes": dict(drawn.sheet.mistakes),
+        "items": items,
+        "wrong": {m.id: _fingerprint(drawn, items, m.function) for m in exercise.mistakes},
+    }
+
+
+def lesson_tree(
+    lesson: str, chunks: Sequence[Chunk], figures: Mapping[str, Callable[[], dict[str, Any]]]
+) -> dict[str, Any]:
+    """What course/data holds for one lesson, as a JSON tree."""
+    quizzes = {}
+    for chunk in chunks:
+        if chunk.kind == "quiz":
+            _, options = quiz_parts(chunk)
+            quizzes[chunk.name] = {letter: [o.right, o.why] for letter, o in zip(LETTERS, options)}
+    return {
+        "about": ABOUT.format(f"lessons/{lesson}.py and autograder/figures"),
+        "quizzes": quizzes,
+        "figures": {name: encode(_rounded(function())) for name, function in figures.items()},
+    }
+
+
+def as_text(tree: dict[str, Any]) -> str:
+    """One line for each entry and, inside the long ones, for each part: small, and readable in a diff."""
+    lines = []
+    for key, value in tree.items():
+        if key in ("items", "properties") and value:
+            parts = ",\n".join(_compact(part) for part in value)
+            lines.append(f"{_compact(key)}:[\n{parts}]")
+        elif key in ("wrong", "figures", "quizzes", "mistakes") and value:
+            parts = ",\n".join(f"{_compact(name)}:{_compact(part)}" for name, part in value.items())
+            lines.append(f"{_compact(key)}:{{\n{parts}}}")
+        else:
+            lines.append(f"{_compact(key)}:{_compact(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def agree(old: str, new: str) -> bool:
+    """Whether two texts of numbers say the same, as closely as different processors compute."""
+    try:
+        return _agree(json.loads(old), json.loads(new))
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------- items
+
+
+def _item(item: Item, exercise: Exercise, judge_only: bool) -> dict[str, Any]:
+    index = [d.property.name for d in exercise.properties].index(item.property)
+    view = item.view
+    public = _is_public(view)
+    if judge_only or not public:
+        return {"property": index, "open": True}
+    question = item.question
+    try:
+        tree: dict[str, Any] = {
+            "property": index,
+            "calls": [encode((call.args, dict(call.kwargs))) for call in question.calls],
+            "expected": encode(_rounded(item.expected)),
+        }
+        if question.about:
+            tree["about"] = encode(dict(question.about))
+    except Malformed:  # a function of the judge's among the arguments
+        return {"property": index, "open": True}
+    for key in ("same_arrays", "budget", "seconds"):
+        if getattr(question, key) != getattr(Question, key):
+            tree[key] = getattr(question, key)
+    if view != View():
+        tree |= {"view": view.look.__name__, "own": view.own}
+    return tree
+
+
+def _is_public(view: View) -> bool:
+    """Whether a student's bundle has this view."""
+    try:
+        return view.look is plain_view or shipped.view_of(view.look.__name__) is view.look
+    except AttributeError:
+        return False
+
+
+def _fingerprint(drawn: Drawn, items: Sequence[Mapping], mistaken: Callable) -> dict[str, Any]:
+    """Index of an item -> what the wrong version gives there, where it differs from what is expected."""
+    properties = {p.name: p for p in drawn.sheet.properties}
+    stored = {}
+    for index, (item, view) in enumerate(zip(drawn.sheet.items, drawn.views_of(mistaken))):
+        p = properties[item.property]
+        if items[index].get("open") or difference(view, item.expected, p.tolerance) is None:
+            continue
+        if p.chaotic:  # the numbers are rounding noise: only that it is wrong here counts
+            view = Failure("no answer", "")
+        stored[str(index)] = encode(_rounded(_without_words(view)))
+    return stored
+
+
+def _without_words(view: Any) -> Any:
+    """A failure without its message, which may depend on NumPy's version."""
+    return Failure(view.kind, "", view.error) if isinstance(view, Failure) else view
+
+
+def _module(exercise: Exercise) -> str:
+    return exercise.reference_function.__module__.replace(".", "/") + ".py"
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def _rounded(value: Any) -> Any:
+    """The value with its numbers rounded to 12 significant digits, so that every machine writes the same."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_rounded(item) for item in value)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "c":
+        return _rounded(value.real) + 1j * _rounded(value.imag)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
+        return np.vectorize(_round_number, otypes=[value.dtype])(value)
+    if isinstance(value, float):
+        return _round_number(value)
+    return value
+
+
+def _round_number(number: float) -> float:
+    return float(f"{number:.{DIGITS - 1}e}")
+
+
+def _agree(old: Any, new: Any) -> bool:
+    if isinstance(old, dict) and isinstance(new, dict):
+        if list(old) == list(new) == ["array"]:
+            return _arrays_agree(decode(old), decode(new))
+        return list(old) == list(new) and all(_agree(old[key], new[key]) for key in old)
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_agree, old, new))
+    if type(old) is float and type(new) is float:
+        return difference(old, new, Tolerance(AGREE)) is None
+    return type(old) is type(new) and old == new
+
+
+def _arrays_agree(old: np.ndarray, new: np.ndarray) -> bool:
+    return old.dtype == new.dtype and difference(old, new, Tolerance(AGREE)) is None
+
+
+def _compact(tree: Any) -> str:
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
