@@ -151,7 +151,9 @@ def mark(
     points = min(sheet.max_points, round(sum(r.points for r in results), 6))
     finding = _finding(sheet, differences)
     judged = [r for r in results if r.passed is not None]
-    single = finding is not None and all(d is None or d.single for d in differences)
+    chaotic = {p.name for p in sheet.properties if p.chaotic}
+    steady = [d for item, d in zip(sheet.items, differences) if item.property not in chaotic]
+    single = finding is not None and any(steady) and all(d is None or d.single for d in steady)
     mistake = None
     if finding and not (single and _stored_single(given, finding)):
         mistake = named_mistake(sheet, given, differences, wrong)
@@ -254,8 +256,13 @@ def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers
         elif not _same(mine, mistaken, tolerance):
             return False
         else:
-            telling += mistaken_here
+            telling += mistaken_here and _is_telling(mine, mistaken)
     return telling > 0
+
+
+def _is_telling(mine: Any, mistaken: Any) -> bool:
+    """Two errors of one type say little; with one text they say as much as equal numbers."""
+    return not isinstance(mine, Failure) or mine.message == mistaken.message
 
 
 def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
@@ -265,8 +272,10 @@ def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
 
 
 def _same_failure(mine: Failure, mistaken: Failure) -> bool:
-    """Of the same kind; answers of an unusable form must be unusable in the same way."""
-    return mine.kind == mistaken.kind and (mine.kind != "malformed" or mine.message == mistaken.message)
+    """Of the same kind; an unusable form or an error must also be the same one."""
+    if mine.kind == "malformed":
+        return mistaken.kind == "malformed" and mine.message == mistaken.message
+    return mine.kind == mistaken.kind and mine.error == mistaken.error
 
 
 def _notes(answers: Sequence[Sequence[Answer]]) -> tuple[str, ...]:

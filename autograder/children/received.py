@@ -27,14 +27,14 @@ def plain_text(value: Any, limit: int) -> str:
 
 
 def read_answers(body: Any, count: int, calls: Sequence[tuple]) -> list[Answer]:
-    """The answers to `count` calls. calls: for each, what its functions were called with, as the grader saw it."""
+    """The answers to `count` calls. calls: for each, what its functions were called with, as far as the grader saw it."""
     if not isinstance(body, list) or len(body) != count:
         raise Malformed("the number of answers is wrong")
     return [_answer(part, seen) for part, seen in zip(body, calls)]
 
 
 def _answer(part: Any, calls: tuple) -> Answer:
-    if not isinstance(part, dict) or set(part) != {"value", "failure", "changed", "printed", "seconds"}:
+    if not isinstance(part, dict) or set(part) != {"value", "failure", "changed", "printed", "seconds", "calls"}:
         raise Malformed("not an answer")
     failure = _failure(part["failure"])
     changed = part["changed"]
@@ -48,8 +48,21 @@ def _answer(part: Any, calls: tuple) -> Answer:
         failure,
         tuple(plain_text(name, 100) for name in changed),
         plain_text(part["printed"], 2000),
-        calls,
+        _calls(part["calls"], calls),
         float(seconds),
+    )
+
+
+def _calls(body: Any, seen: tuple) -> tuple:
+    """What each function was called with: as seen here, and as the child says for those that run there."""
+    if all(calls is not None for calls in seen):
+        return seen
+    said = decode(body)
+    if not isinstance(said, list) or len(said) != len(seen):
+        return tuple(calls or () for calls in seen)
+    return tuple(
+        calls if calls is not None else tuple(one for one in theirs if isinstance(one, tuple))
+        for calls, theirs in zip(seen, (part if isinstance(part, list) else [] for part in said))
     )
 
 

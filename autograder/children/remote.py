@@ -1,4 +1,8 @@
-"""Functions among the arguments of a question stay here; the child calls them through messages."""
+"""Functions among the arguments of a question stay here; the child calls them through messages.
+
+A Given that holds nothing of the judge's is public code and runs in the child: there it may hand
+back its argument or a view of it, which no message can. Its calls are what the child says they are.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +35,13 @@ class Remote:
     def __init__(self, question: Question):
         self.question = question
         self.functions: list[Callable] = []
-        self.calls: list[list[list[tuple]]] = []
+        self.calls: list[list[list[tuple] | None]] = []
         self.left = question.budget
         self.seconds = 0.0
         self.bound = max(
             SMALLEST_BOUND, 4 * _numbers([[call.args, dict(call.kwargs)] for call in question.calls])
         )
-        self._record: list[list[tuple]] = []
+        self._record: list[list[tuple] | None] = []
         self._records: list[list[tuple]] = []
         self._identity: dict[int, int] = {}
         self.identities: list[int] = []
@@ -55,6 +59,9 @@ class Remote:
         if isinstance(value, np.ndarray):
             self.identities.append(self._identity.setdefault(id(value), len(self._identity)))
             return value
+        if _is_public(value):
+            self._record.append(None)
+            return value
         if isinstance(value, Own | Given) or callable(value):
             return self._handle(resolved(value, own_function))
         if isinstance(value, tuple | list):
@@ -71,8 +78,11 @@ class Remote:
         return Own(f"{HANDLE}{len(self.functions) - 1}")
 
     def seen(self) -> list[tuple]:
-        """For each call of the question: for each function, the arguments of every call it received."""
-        return [tuple(tuple(received) for received in record) for record in self.calls]
+        """For each call of the question: for each function, the arguments of every call it received.
+
+        None stands for a function that runs in the child.
+        """
+        return [tuple(None if calls is None else tuple(calls) for calls in record) for record in self.calls]
 
     def reply(self, body: Any) -> dict:
         """The message that answers a call from the child. Raises Malformed if it is no such call."""
@@ -93,6 +103,21 @@ class Remote:
             return _raised(error)
         finally:
             self.seconds += time.monotonic() - started
+
+
+def _is_public(value: Any) -> bool:
+    """Whether it is a Given that holds no function of the judge's."""
+    return isinstance(value, Given) and not any(_holds_function(param) for param in value.params)
+
+
+def _holds_function(value: Any) -> bool:
+    if isinstance(value, Given):
+        return not _is_public(value)
+    if isinstance(value, list | tuple):
+        return any(map(_holds_function, value))
+    if isinstance(value, dict):
+        return any(map(_holds_function, value.values()))
+    return isinstance(value, Own) or callable(value)
 
 
 def _number(body: Any, count: int) -> int:

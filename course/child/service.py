@@ -175,6 +175,7 @@ def _packed(answer: Answer) -> dict:
         "changed": list(answer.changed),
         "printed": answer.printed,
         "seconds": answer.seconds,
+        "calls": encode([list(received) for received in answer.calls]),
     }
 
 
