@@ -112,6 +112,11 @@ def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any
     return _one_or_two(looked, answers)
 
 
+def first_row_of_first_part(answers: Sequence[Answer], question: Question) -> list[Any]:
+    """Row 0 of the first thing that each call returned."""
+    return [np.asarray(answer.value[0])[0] for answer in answers]
+
+
 def _network(params: Any, probes: np.ndarray, ffn: Callable[..., Any]) -> dict[str, Any]:
     _expect_parts(params, ("W1", "b1", "W2", "b2"))
     W1, b1, W2, b2 = (np.asarray(part, dtype=float) for part in params)
@@ -146,16 +151,7 @@ def _present(chosen: Sequence[int], n: int) -> str:
     return "output with only " + " and ".join(f"feature {i + 1}" for i in chosen) + " present"
 
 
-def first_part(answers: Sequence[Answer], question: Question) -> Any:
-    """The first of the things that one call returned."""
-    (answer,) = answers
-    return answer.value[0]
-
-
-def second_part(answers: Sequence[Answer], question: Question) -> Any:
-    """The second of the things that one call returned."""
-    (answer,) = answers
-    return answer.value[1]
+# ---------------------------------------------------------------- lesson 1
 
 
 def summed(answers: Sequence[Answer], question: Question) -> Any:
@@ -181,7 +177,7 @@ def step_size(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     """Whether a function among the arguments was called about h away from x (call: f, x, h=...)."""
     (answer,) = answers
     (call,) = question.calls
-    distances = [np.abs(np.asarray(z) - call.args[1]).max() for ((z,),) in zip(answer.calls[0])]
+    distances = [np.abs(np.asarray(z) - call.args[1]).max() for (z,) in answer.calls[0]]
     ratio = max(distances, default=0.0) / call.kwargs["h"]
     return {"f is called about h away from x": bool(0.2 <= ratio <= 5)}
 
@@ -220,3 +216,64 @@ def row_difference(answers: Sequence[Answer], question: Question) -> dict[str, A
     array = np.asarray(answer.value, dtype=float)
     first, second = question.about["rows"]
     return {"the shape": np.array(array.shape), "second row minus first row": array[second] - array[first]}
+
+
+# ---------------------------------------------------------------- lesson 2: inputs that expose a wrong norm
+
+
+EXPOSED = "exposed: the two answers differ by more than 0.1"
+
+
+def exposed(answers: Sequence[Answer], question: Question, layer_norm: Callable[..., Any]) -> dict[str, str]:
+    """Whether an input exposes the wrong layer norm about["wrong norm"]; the answer is a dict of inputs.
+
+    Everything is measured on the answers of the given layer_norm, also what the wrong norms divide by.
+    Raises ValueError where there is no such input.
+    """
+    (answer,) = answers
+    name = question.about["wrong norm"]
+    if not isinstance(answer.value, dict):
+        raise ValueError(f"a dict of four inputs is due, it is a {type(answer.value).__name__}")
+    if name not in answer.value:
+        raise ValueError(f"the key {name!r} is missing")
+    return {f"the input for {name}": _exposure(np.asarray(answer.value[name], dtype=float), name, layer_norm)}
+
+
+def _exposure(x: np.ndarray, name: str, layer_norm: Callable[..., Any]) -> str:
+    if x.ndim == 0 or x.size == 0:
+        return "not an array (..., d_model)"
+    if x.size > 1000:
+        return "more than 1000 numbers"
+    if not np.isfinite(x).all():
+        return "nan or infinity in it"
+    differences = _norm_differences(x, layer_norm)
+    if differences[name] > 0.1:
+        return EXPOSED
+    if max(differences.values()) > 0.1:
+        return "not exposed; another wrong norm is"
+    if (x == x[..., :1]).all():
+        return "not exposed; every row is constant"
+    return "not exposed: the two answers differ by at most 0.1"
+
+
+def _norm_differences(x: np.ndarray, layer_norm: Callable[..., Any]) -> dict[str, float]:
+    """How far each of the four wrong norms of exercise 2.9 is from the right one on x, at most."""
+    d, eps = x.shape[-1], 1e-5
+    ones, zeros = np.ones(d), np.zeros(d)
+
+    def stretch(y: np.ndarray) -> np.ndarray:
+        """How many times wider the rows of x are than those of y: what a norm has divided by."""
+        return np.nan_to_num(np.ptp(x, axis=-1, keepdims=True) / np.ptp(y, axis=-1, keepdims=True))
+
+    with np.errstate(all="ignore"):
+        right = layer_norm(x, ones, zeros, eps)
+        divisor, deviation = stretch(right), stretch(layer_norm(x, ones, zeros, 0.0))
+        rounded = (x * x).mean(axis=-1, keepdims=True) - x.mean(axis=-1, keepdims=True) ** 2
+        wrong = {
+            "d_minus_1": right * divisor / np.hypot(divisor, deviation / np.sqrt(max(d - 1, 1))),
+            "eps_outside": right * divisor / (deviation + eps),
+            "all_tokens": layer_norm(x.ravel(), np.ones(x.size), np.zeros(x.size), eps).reshape(x.shape),
+            "mean_of_squares": right * divisor / np.sqrt(np.maximum(rounded, 0) + eps),
+        }
+        gaps = {name: np.abs(y - right) for name, y in wrong.items()}
+    return {name: float(np.where(np.isfinite(gap), gap, 0.0).max()) for name, gap in gaps.items()}
