@@ -22,7 +22,9 @@ from autograder.exercises import all_exercises
 GO_ON = "raises-exception"  # Run All goes on past a cell with this tag
 
 
-def cells_of(chunk: Chunk, lesson: Sequence[Chunk], definitions: dict[str, str] | None = None) -> list[NotebookNode]:
+def cells_of(
+    chunk: Chunk, lesson: Sequence[Chunk], definitions: dict[str, str] | None = None
+) -> list[NotebookNode]:
     """The cells that a chunk becomes.
 
     lesson      : all chunks, for the overview.
@@ -57,7 +59,9 @@ def exercise_named(name: str) -> Exercise:
 def _may_call(exercise: Exercise) -> set[str]:
     """The student's earlier functions that stand in the same notebook, or are pasted there."""
     lesson = exercise.number.split(".")[0]
-    return {name for name, e in all_exercises().items() if e.number.split(".")[0] == lesson}.union(exercise.builds_on)
+    return {name for name, e in all_exercises().items() if e.number.split(".")[0] == lesson}.union(
+        exercise.builds_on
+    )
 
 
 # ---------------------------------------------------------------- one maker for each kind of chunk
@@ -136,9 +140,7 @@ def _quiz(chunk: Chunk, *_: Any) -> list[NotebookNode]:
 
 def _written(chunk: Chunk, *_: Any) -> list[NotebookNode]:
     question, rubric = written_parts(chunk)
-    answer = _markdown(
-        chunk.name, "written", chunk.name, f"{solutions.BEGIN}\n{rubric}\n{solutions.END}"
-    )
+    answer = _markdown(chunk.name, "written", chunk.name, f"{solutions.BEGIN}\n{rubric}\n{solutions.END}")
     answer.metadata["nbgrader"] = _nbgrader(chunk.name, solution=True, points=chunk.points)
     text = question + written_note(chunk.points)
     return [_markdown(f"written-{chunk.name}", "written", chunk.name, text), answer]
@@ -212,7 +214,9 @@ def _course(role: str, name: str) -> dict[str, str]:
     return {"role": role, "name": name} if name else {"role": role}
 
 
-def _nbgrader(grade_id: str, *, solution: bool = False, locked: bool = False, points: float | None = None) -> dict:
+def _nbgrader(
+    grade_id: str, *, solution: bool = False, locked: bool = False, points: float | None = None
+) -> dict:
     """The metadata of nbgrader's schema 3; a cell with points is graded."""
     metadata = {
         "grade": points is not None,

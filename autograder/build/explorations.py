@@ -16,14 +16,18 @@ def expect_no_loose_ends(chunks: Sequence[Chunk]) -> None:
     for chunk in chunks:
         if chunk.kind not in ("code", "explore"):
             continue
-        where = f"the exploration {chunk.name}" if chunk.name else f"the cell {chunk.source.splitlines()[0]!r}"
+        where = (
+            f"the exploration {chunk.name}" if chunk.name else f"the cell {chunk.source.splitlines()[0]!r}"
+        )
         try:
             own, used = defined(chunk.source), needed(chunk.source)
         except SyntaxError as error:
             raise BuildError(f"{where} is not valid Python: {error}") from error
         loose = sorted((used - own - lasting) & set(passing))
         if loose:
-            raise BuildError(f"{where} uses {loose[0]}, which only the exploration {passing[loose[0]]} defines")
+            raise BuildError(
+                f"{where} uses {loose[0]}, which only the exploration {passing[loose[0]]} defines"
+            )
         if chunk.kind == "explore":
             passing.update(dict.fromkeys(own, chunk.name))
         else:

@@ -94,7 +94,9 @@ def _chunk(text: str) -> Chunk:
     if _is_prose(kind) != (cell.cell_type == "markdown"):
         raise BuildError(f"{'[markdown] is missing' if _is_prose(kind) else 'this is no prose'}: {marker}")
     if bool(cell.source.strip()) == (kind in DERIVED):
-        raise BuildError(f"{'a derived cell has no body' if kind in DERIVED else 'the cell is empty'}: {marker}")
+        raise BuildError(
+            f"{'a derived cell has no body' if kind in DERIVED else 'the cell is empty'}: {marker}"
+        )
     if (points is not None) != (kind == "written"):
         raise BuildError(f"a written question, and nothing else, has points: {marker}")
     return Chunk(kind, name, cell.source, points, tags, text)
