@@ -117,17 +117,12 @@ class Child:
             return [self._no_answer()] * calls
         self._asked += 1
         remote = Remote(question)
-        message = {
-            "id": self._asked,
-            "name": name,
-            "parameters": list(parameters),
-            "calls": remote.message,
-            "identities": remote.identities,
-            "same_arrays": question.same_arrays,
-            "budget": question.budget,
-            "seconds": question.seconds,
-        }
-        body = self._exchange({"ask": message}, "answer", question.seconds * max(1, calls), remote)
+        body = self._exchange(
+            {"ask": remote.asking(self._asked, name, parameters)},
+            "answer",
+            question.seconds * max(1, calls),
+            remote,
+        )
         if body is None:
             return [self._no_answer()] * calls
         try:

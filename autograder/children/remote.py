@@ -47,6 +47,19 @@ class Remote:
         self.identities: list[int] = []
         self.message = [self._call(call) for call in question.calls]
 
+    def asking(self, number: int, name: str, parameters: tuple[str, ...]) -> dict:
+        """The body of the message that asks the function of this name. number: tells this question from others."""
+        return {
+            "id": number,
+            "name": name,
+            "parameters": list(parameters),
+            "calls": self.message,
+            "identities": self.identities,
+            "same_arrays": self.question.same_arrays,
+            "budget": self.question.budget,
+            "seconds": self.question.seconds,
+        }
+
     def _call(self, call: Any) -> dict:
         self._record = []
         self.calls.append(self._record)

@@ -1,0 +1,93 @@
+"""A judge beside a learner's notebook: asks the function in the learner's kernel, and says what it thinks.
+
+Started by course.desk as `python -m autograder.desk PORT`. First the public cases, so that a report
+stays the same from run to run; where all of them hold, fresh ones too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import socket
+import sys
+import textwrap
+from collections.abc import Callable
+
+from autograder.children.received import read_answers
+from autograder.children.remote import Remote
+from autograder.exercise import Exercise
+from autograder.exercises import find
+from autograder.judge import judge
+from autograder.sheets import PUBLIC_SEED
+from course import report
+from course.questions import Answer, Failure, Question
+from course.wire import Closed, Connection, Malformed
+
+
+class Desk:
+    """Serves one kernel until it is gone."""
+
+    def __init__(self, connection: Connection):
+        self.connection = connection
+        self.asked = 0
+
+    def serve(self) -> None:
+        answers: dict[str, Callable[[str], dict]] = {"check": self._check, "solutions": _solutions}
+        while True:
+            ((kind, name),) = self.connection.receive().items()
+            self.connection.send(answers[kind](name))
+
+    def _check(self, name: str) -> dict:
+        exercise = find(name)
+        verdict = judge(exercise, PUBLIC_SEED, lambda question: self._ask(exercise, question))
+        if verdict.outcome == "correct":
+            verdict = judge(exercise, secrets.randbits(60), lambda question: self._ask(exercise, question))
+        shown = (report.text(verdict), report.html(verdict))
+        return {"verdict": [verdict.outcome, verdict.points, verdict.max_points, *shown]}
+
+    def _ask(self, exercise: Exercise, question: Question) -> list[Answer]:
+        remote = Remote(question)
+        self.asked += 1
+        self.connection.send({"ask": remote.asking(self.asked, exercise.name, exercise.parameters)})
+        try:
+            while True:
+                ((kind, body),) = self.connection.receive().items()
+                if kind == "answer":
+                    return read_answers(body["answers"], len(question.calls), remote.seen())
+                self.connection.send(remote.reply(body))
+        except Malformed as error:
+            return [Answer(failure=Failure("malformed", str(error)))] * len(question.calls)
+
+
+def _solutions(name: str) -> dict:
+    """The reference and two variants as text, each with what is special about it."""
+    exercise = find(name)
+    ways = [exercise.reference_function, *exercise.variants[:2]]
+    return {"solutions": [[_special(way), _code(way, name)] for way in ways]}
+
+
+def _special(function: Callable) -> str:
+    return (inspect.getdoc(function) or "Written differently.").splitlines()[0]
+
+
+def _code(function: Callable, name: str) -> str:
+    """The function's source without its decorators, under the exercise's name."""
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("def "))
+    lines[start] = lines[start].replace(f"def {function.__name__}(", f"def {name}(", 1)
+    return "\n".join(lines[start:])
+
+
+def main() -> None:
+    sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    connection = Connection(sock)
+    connection.send({"key": os.environ["COURSE_DESK"]})
+    try:
+        Desk(connection).serve()
+    except Closed:
+        return
+
+
+if __name__ == "__main__":
+    main()
