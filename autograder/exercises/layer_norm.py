@@ -6,6 +6,7 @@ that students make, and two switches are two slips at once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from autograder.exercise import Call, Exercise, Question, View, ask, steps
 from course.questions import Given, Own
-from course.views import parts
+from course.views import exposed, parts
 
 
 def only(question: Question, names: tuple[str, ...], *counted: str) -> Question:
@@ -1890,3 +1891,1264 @@ def _(norm, X, j, new):
     change = norm(changed) - norm(X)
     change[j] = 0
     return np.linalg.norm(change.ravel(), np.inf)
+
+
+# ------------------------------------------------------------------------------------------ 2.6
+
+SHARPEN = Exercise(
+    number="2.6",
+    title="What a growing stream does to attention",
+    level="hard",
+    difficulty=4,
+    minutes=14,
+    core=False,
+    why="It settles, with your own code, how large a growth of the scores turns 0.60 into 0.96, and which growth of the stream that is.",
+    budget="Five lines are enough.",
+    hints=(
+        "Weights come from exp(score). What happens to exp(score) when the score is multiplied by f? And what can you do "
+        "to a whole row before that, without changing the weights, so that nothing becomes too small to be a number?",
+        "p is (..., n). The largest entry of each row is (..., 1), and so is the sum of the new entries. The result is "
+        "(..., n). Zeros of p need a place of their own: 0 to the power 0 is not what you want.",
+        "divide each row by its largest entry; raise to the power f; where p was zero, put zero; divide each row by its sum.",
+    ),
+)
+
+
+@SHARPEN.reference
+def sharpen(p: np.ndarray, f: float) -> np.ndarray:
+    """The attention weights after all scores have been multiplied by f: proportional to p ** f.
+
+    p       : (..., n), weights that sum to 1 along the last axis; entries may be 0
+    f       : factor on the scores, f >= 0
+    returns : (..., n), weights that sum to 1 again; an entry that was 0 stays 0, also for f = 0
+
+    >>> sharpen(np.array([0.6, 0.18, 0.12, 0.06, 0.04]), 3).round(3).tolist()
+    [0.965, 0.026, 0.008, 0.001, 0.0]
+    """
+    ratio = p / p.max(axis=-1, keepdims=True)  # the largest entry is 1, so no power of it is too small
+    weights = np.where(p > 0, ratio**f, 0.0)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def weights(rng: np.random.Generator, shape: tuple[int, ...], spread: float = 1.0) -> np.ndarray:
+    """Attention weights of random scores."""
+    p = np.exp(spread * rng.normal(size=shape))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+@SHARPEN.worked("the row with 0.60 and the factors 3 and 4", 0.6, decimals=6)
+def _():
+    for f in (3.0, 4.0):
+        yield ask(np.array([0.6, 0.18, 0.12, 0.06, 0.04]), f)
+
+
+@SHARPEN.must("right values for rows, matrices and heads", 1.4)
+def sharper(rng):
+    for shape in [(3,), (2, 4), (3, 3), (2, 2, 5)]:
+        yield ask(weights(rng, shape), float(rng.uniform(1.5, 4)))
+
+
+@SHARPEN.must("a factor below 1 makes the row flatter", 0.6)
+def flatter(rng):
+    yield ask(weights(rng, (3,)), 0.5)
+    yield ask(p=weights(rng, (2, 4), 3.0), f=float(rng.uniform(0.1, 0.9)))
+
+
+@SHARPEN.must("the same as softmax of f times the scores, also for scores far apart", 0.5)
+def far_apart(rng):
+    scores = rng.permutation(np.array([0.0, -0.7, -15.0, -40.0]) + rng.uniform(-0.2, 0.2, size=4))
+    yield ask(to_one(np.exp(scores)), 2.5)
+
+
+@SHARPEN.must("sharpening twice multiplies the factors", 0.3)
+def twice(rng):
+    p = weights(rng, (4,))
+    yield steps(Call((sharpen(p, 2.0), 1.5)), Call((p, 3.0)))
+
+
+@SHARPEN.must("an entry that was 0 stays 0", 0.7)
+def with_zeros(rng):
+    p = weights(rng, (2, 3))
+    p = np.insert(p, 1, 0.0, axis=-1)
+    for f in (2.5, 0.5):
+        yield ask(p, f)
+
+
+@SHARPEN.must(
+    "f = 1 changes nothing, f = 0 shares equally among the entries that are not 0", 0.7, needs_values=True
+)
+def one_and_zero(rng):
+    p = np.insert(weights(rng, (3,)), 2, 0.0)
+    for f in (1.0, 0.0):
+        yield ask(p, f)
+
+
+@SHARPEN.must("f = 5000 gives numbers, not nan", 0.8)
+def extreme(rng):
+    p = weights(rng, (2, 4), 0.05)
+    yield ask(p, 5000.0)
+
+
+@SHARPEN.must("integers work like floats", 0.2, needs_values=True)
+def sharpen_integers(rng):
+    yield ask(np.eye(3, dtype=int), 2)
+
+
+SHARPEN.leaves_inputs_alone(0.2, sharper)
+
+
+def from_ratio(p: np.ndarray, f: float) -> np.ndarray:
+    return np.where(p > 0, (p / p.max(axis=-1, keepdims=True)) ** f, 0.0)
+
+
+def to_one(w: np.ndarray) -> np.ndarray:
+    return w / w.sum(axis=-1, keepdims=True)
+
+
+def softmax(s: np.ndarray) -> np.ndarray:
+    return to_one(np.exp(s - s.max(axis=-1, keepdims=True)))
+
+
+def wrong_sharpen(power: Callable = from_ratio, share: Callable = to_one) -> Callable:
+    """sharpen with slips. With no switch set it is right."""
+    return lambda p, f: share(power(p, f))
+
+
+SHARPEN.mistake(
+    "softmax-of-the-weights",
+    "You multiply the weights by f and take a softmax of them. The weights are no scores: the scores are their logarithms.",
+    lambda p, f: softmax(f * p),
+)
+SHARPEN.mistake(
+    "weights-times-f",
+    "You multiply the weights by f and make them sum to 1: that takes f out again.",
+    wrong_sharpen(lambda p, f: p * f),
+)
+SHARPEN.mistake(
+    "one-over-f",
+    "You raise to the power 1 / f: the row gets flatter where it should get sharper.",
+    wrong_sharpen(lambda p, f: np.where(p > 0, p ** (1 / f), 0.0)),
+)
+SHARPEN.mistake(
+    "f-squared",
+    "You use f twice. f is already the factor on the scores; the growth of the stream is another number.",
+    wrong_sharpen(lambda p, f: from_ratio(p, f * f)),
+)
+SHARPEN.mistake(
+    "f-plus-one",
+    "You multiply the old weight in once more: that is the power f + 1.",
+    wrong_sharpen(lambda p, f: from_ratio(p, f + 1)),
+)
+SHARPEN.mistake(
+    "not-renormalised",
+    "The powers do not sum to 1. Weights must.",
+    wrong_sharpen(lambda p, f: np.where(p > 0, p**f, 0.0), lambda w: w),
+)
+SHARPEN.mistake(
+    "largest-is-one",
+    "Your largest entry is 1: you divide by the largest entry and stop there. Weights must sum to 1.",
+    wrong_sharpen(share=lambda w: w),
+)
+SHARPEN.mistake(
+    "one-sum-for-all-rows",
+    "You divide by one sum over the whole array. Each row must sum to 1 by itself.",
+    wrong_sharpen(share=lambda w: w / w.sum()),
+)
+SHARPEN.mistake(
+    "sums-over-axis-0",
+    "You divide by the sums along the first axis. Each row, along the last axis, must sum to 1.",
+    wrong_sharpen(share=lambda w: w / w.sum(axis=0)),
+)
+SHARPEN.mistake(
+    "keepdims-forgotten",
+    "The sums lose their axis, so NumPy lines them up with the wrong entries. For a square matrix nothing even fails.",
+    wrong_sharpen(share=lambda w: w / w.sum(axis=-1)),
+)
+SHARPEN.mistake(
+    "underflow",
+    "For a large f every power becomes 0, and 0 / 0 is nan. The largest entry must survive the power: prepare the row "
+    "for that.",
+    wrong_sharpen(lambda p, f: np.where(p > 0, p**f, 0.0)),
+)
+SHARPEN.mistake(
+    "zero-to-the-power-zero",
+    "For f = 0 an entry that was 0 gets a share: 0 to the power 0 is 1. It must stay 0.",
+    wrong_sharpen(lambda p, f: (p / p.max(axis=-1, keepdims=True)) ** f),
+)
+SHARPEN.pair("underflow", "zero-to-the-power-zero", wrong_sharpen(lambda p, f: p**f))
+
+
+def by_logarithm(p: np.ndarray, f: float) -> np.ndarray:
+    scores = f * np.log(p)
+    return np.exp(scores - scores.max(axis=-1, keepdims=True))
+
+
+SHARPEN.mistake(
+    "log-of-zero",
+    "The logarithm of 0 is minus infinity, and 0 times that is nan. The entries that are 0 need a way of their own.",
+    wrong_sharpen(by_logarithm),
+)
+SHARPEN.pair("underflow", "log-of-zero", wrong_sharpen(lambda p, f: np.exp(f * np.log(p))))
+for exponent in (8, 9, 10, 12):
+    SHARPEN.mistake(
+        f"small-number-added-1e-{exponent}",
+        "You add a small number to avoid the logarithm or the power of 0. An entry that was 0 then gets a share.",
+        wrong_sharpen(lambda p, f, tiny=10.0**-exponent: by_logarithm(p + tiny, f)),
+    )
+SHARPEN.mistake(
+    "softmax-of-the-power",
+    "You take a softmax of the powers. They only have to be divided by their sum.",
+    lambda p, f: softmax(np.where(p > 0, p**f, 0.0)),
+)
+
+
+@SHARPEN.mistake(
+    "all-to-the-largest",
+    "You give everything to the largest entry. That is where the row goes for a huge f, not for this one.",
+)
+def _(p, f):
+    return (p == p.max(axis=-1, keepdims=True)).astype(float)
+
+
+@SHARPEN.mistake(
+    "changes-input",
+    "You work inside the caller's array (/= or **= works in place). Use a new one.",
+)
+def _(p, f):
+    zero = p == 0
+    p /= p.max(axis=-1, keepdims=True)
+    p **= f
+    p[zero] = 0
+    p /= p.sum(axis=-1, keepdims=True)
+    return p
+
+
+SHARPEN.pair("underflow", "one-sum-for-all-rows", lambda p, f: np.where(p > 0, p**f, 0.0) / (p**f).sum())
+SHARPEN.pair("underflow", "not-renormalised", lambda p, f: p**f)
+SHARPEN.pair("f-squared", "underflow", wrong_sharpen(lambda p, f: p ** (f * f)))
+
+
+@SHARPEN.variant
+def _(p, f):
+    """Through the scores: logarithm, times f, softmax; zeros are kept out of the logarithm."""
+    logs = np.log(np.where(p > 0, p, 1.0))
+    scores = np.where(p > 0, f * logs, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+@SHARPEN.variant
+def _(p, f):
+    """Row by row, entry by entry."""
+    p = np.asarray(p)
+    rows = []
+    for row in p.reshape(-1, p.shape[-1]):
+        top = max(row)
+        new = [(entry / top) ** f if entry else 0.0 for entry in row]
+        rows.append([entry / sum(new) for entry in new])
+    print(len(rows), "rows")
+    return np.array(rows).reshape(p.shape)
+
+
+@SHARPEN.variant
+def _(p, f):
+    """A copy of the row, and the power only where there is something to raise."""
+    w = np.array(p, dtype=float)
+    w = w / np.max(w, axis=-1)[..., None]
+    np.power(w, f, out=w, where=w > 0)
+    return np.einsum("...n,...->...n", w, 1 / w.sum(-1))
+
+
+# ------------------------------------------------------------------------------------------ 2.7
+
+LAYER_NORM_BACKWARD = Exercise(
+    number="2.7",
+    title="The backward pass, three terms",
+    level="demanding",
+    difficulty=5,
+    minutes=25,
+    core=False,
+    why="It is the longest gradient of the whole block, and the one that most often goes wrong in code written by hand.",
+    budget="About eight lines.",
+    hints=(
+        "gamma and beta are shared by all tokens: which axes must their gradients be summed over? And what does the "
+        "symmetric matrix of 2.4 do to one row vector, without ever being built?",
+        "dy, x, x-hat and dx are (..., d_model). The two means in dx are (..., 1). dgamma and dbeta are (d_model,): every "
+        "leading axis is summed away.",
+        "x-hat and sigma as in the forward pass; g: dy times gamma; dx: (g minus its mean minus x-hat times the mean of "
+        "g times x-hat) over sigma, means over the last axis; dgamma: sum of dy times x-hat over all leading axes; dbeta: "
+        "sum of dy over all leading axes.",
+    ),
+    builds_on=(),
+)
+GRADIENTS = ("dx", "dgamma", "dbeta")
+
+
+@LAYER_NORM_BACKWARD.reference
+def layer_norm_backward(
+    dy: np.ndarray, x: np.ndarray, gamma: np.ndarray, eps: float = 1e-5
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The gradients of layer norm, given the gradient dy of the loss with respect to its output.
+
+    dy, x   : (..., d_model), any number of leading axes
+    gamma   : (d_model,)
+    eps     : added to the variance, under the root
+    returns : (dx, dgamma, dbeta); dx is like x, the other two are (d_model,)
+
+    >>> dx, dgamma, dbeta = layer_norm_backward(np.array([1.0, 0.0, 0.0, 0.0]),
+    ...                                         np.array([2.0, 0.0, -1.0, 3.0]), np.ones(4), eps=0.0)
+    >>> dx.round(6)
+    array([ 0.411096, -0.094868, -0.031623, -0.284605])
+    """
+    centred = x - x.mean(axis=-1, keepdims=True)
+    sigma = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps)
+    xhat = centred / sigma
+    g = dy * gamma
+    dx = (g - g.mean(axis=-1, keepdims=True) - xhat * (g * xhat).mean(axis=-1, keepdims=True)) / sigma
+    leading = tuple(range(x.ndim - 1))
+    return dx, (dy * xhat).sum(axis=leading), dy.sum(axis=leading)
+
+
+def backward_case(
+    rng: np.random.Generator, shape: tuple[int, ...], *counted: str, **options: float
+) -> Question:
+    """One backward pass with a random upstream gradient and a random gamma."""
+    question = ask(
+        rng.normal(size=shape), rng.normal(size=shape) + 0.5, rng.normal(size=shape[-1]), **options
+    )
+    return only(question, GRADIENTS, *counted)
+
+
+@LAYER_NORM_BACKWARD.worked("dy = (1, 0, 0, 0) at (2, 0, -1, 3)", 0.4, decimals=6)
+def _():
+    dy, x = np.array([1.0, 0.0, 0.0, 0.0]), np.array([2.0, 0.0, -1.0, 3.0])
+    yield ask(dy, x, np.ones(4), eps=0.0)
+
+
+@LAYER_NORM_BACKWARD.must("dx of one token", 1.6, view=View(parts))
+def dx_of_one_token(rng):
+    for d in (3, 6):
+        yield backward_case(rng, (d,), "dx")
+
+
+@LAYER_NORM_BACKWARD.must("dx of sentences and batches", 1.3, view=View(parts))
+def dx_of_batches(rng):
+    for shape in [(2, 3), (2, 3, 4)]:
+        yield backward_case(rng, shape, "dx")
+
+
+@LAYER_NORM_BACKWARD.must("dx with another eps", 0.8, view=View(parts))
+def dx_other_eps(rng):
+    yield backward_case(rng, (3,), "dx", eps=1e-2)
+    yield backward_case(rng, (2, 3), "dx", eps=0.1)
+
+
+@LAYER_NORM_BACKWARD.must("dgamma, summed over all leading axes", 1.1, view=View(parts))
+def dgammas(rng):
+    for shape in [(3,), (2, 3), (2, 3, 4)]:
+        yield backward_case(rng, shape, "dgamma")
+
+
+@LAYER_NORM_BACKWARD.must("dbeta, summed over all leading axes", 0.7, view=View(parts))
+def dbetas(rng):
+    for shape in [(3,), (2, 3), (2, 3, 4)]:
+        yield backward_case(rng, shape, "dbeta")
+
+
+@LAYER_NORM_BACKWARD.must("at eps = 0: dx has mean 0 and no part along x-hat", 0.6, view=View(parts))
+def dx_no_eps(rng):
+    yield backward_case(rng, (4,), "dx", eps=0.0)
+
+
+@LAYER_NORM_BACKWARD.must("seq and d_model may be equal", 0.5)
+def backward_square(rng):
+    yield backward_case(rng, (3, 3), *GRADIENTS)
+
+
+@LAYER_NORM_BACKWARD.must("rows of numbers around 100,000,000 keep their accuracy", 0.3, chaotic=True)
+def backward_far(rng):
+    yield ask(rng.normal(size=(4, 4)), far_rows(rng, 4), rng.normal(size=4))
+
+
+@LAYER_NORM_BACKWARD.must("integers work like floats", 0.3)
+def backward_integers(rng):
+    yield ask(
+        dy=rng.permutation(9)[:6].reshape(2, 3) - 4,
+        x=rng.permutation(9)[:6].reshape(2, 3),
+        gamma=rng.permutation(4)[:3] + 1,
+    )
+
+
+LAYER_NORM_BACKWARD.leaves_inputs_alone(
+    0.4, lambda rng: [backward_case(rng, (3,)), backward_case(rng, (2, 3))]
+)
+
+
+def three_terms(g, xhat, sigma, mean):
+    """dx of a layer norm; mean averages over the last axis."""
+    return (g - mean(g) - xhat * mean(g * xhat)) / sigma
+
+
+def wrong_backward(
+    *,
+    dx: Callable = three_terms,
+    over: Callable = lambda x: tuple(range(x.ndim - 1)),
+    collect: Callable = np.sum,
+    ddof: int = 0,
+    divisor: Callable = root,
+    factor: Callable = lambda x, centred, xhat: xhat,
+    incoming: Callable = lambda dy, gamma: dy * gamma,
+    mean: Callable = lambda a: a.mean(axis=-1, keepdims=True),
+    answer: Callable = lambda dx, dgamma, dbeta: (dx, dgamma, dbeta),
+) -> Callable:
+    """A layer norm backward pass with slips. With no switch set it is right."""
+
+    def wrong(dy, x, gamma, eps=1e-5):
+        centred = x - x.mean(axis=-1, keepdims=True)
+        sigma = divisor(x.var(axis=-1, keepdims=True, ddof=ddof), eps)
+        xhat = centred / sigma
+        dgamma = collect(dy * factor(x, centred, xhat), axis=over(x))
+        return answer(dx(incoming(dy, gamma), xhat, sigma, mean), dgamma, collect(dy * 1.0, axis=over(x)))
+
+    return wrong
+
+
+def sigma_constant(g, xhat, sigma, mean):
+    return (g - mean(g)) / sigma
+
+
+LAYER_NORM_BACKWARD.mistake(
+    "mu-and-sigma-constant",
+    "You treat the mean and sigma as constants: dx is the incoming gradient over sigma. Both depend on every entry of x.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: g / sigma),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "sigma-constant",
+    "You treat sigma as a constant. It depends on every entry of x; a third term is missing in dx.",
+    wrong_backward(dx=sigma_constant),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "mu-constant",
+    "You treat the mean as a constant. It depends on every entry of x; the term with the mean of the gradient is missing.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: (g - xhat * mean(g * xhat)) / sigma),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "one-over-sigma-forgotten",
+    "The three terms of dx are never divided by sigma.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: three_terms(g, xhat, 1.0, mean)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "divided-by-the-variance",
+    "You divide dx by sigma squared. One factor is enough.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: three_terms(g, xhat, sigma**2, mean)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "last-term-added",
+    "The third term of dx is added. Both terms are taken away.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: (g - mean(g) + xhat * mean(g * xhat)) / sigma),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "x-hat-once",
+    "In the third term x-hat stands only once: the mean of gradient times x-hat must be multiplied by x-hat again.",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: (g - mean(g) - mean(g * xhat)) / sigma),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "sums-in-dx",
+    "In dx you add up over the features. The two inner terms are means: divide by d_model.",
+    wrong_backward(mean=lambda a: a.sum(axis=-1, keepdims=True)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "means-over-all-tokens",
+    "The means inside dx run over the whole array. Each token needs its own.",
+    wrong_backward(mean=np.mean),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "means-over-axis-0",
+    "The means inside dx run along the first axis. They belong to one token: the last axis.",
+    wrong_backward(mean=lambda a: a.mean(axis=0)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "gamma-forgotten",
+    "gamma is missing in dx: the gradient passes the scaling first, on its way back.",
+    wrong_backward(incoming=lambda dy, gamma: dy),
+)
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "gamma-last",
+    "You multiply dx by gamma at the end. On the way back the scaling comes first, before the means are taken.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    dx, dgamma, dbeta = wrong_backward(incoming=lambda dy, gamma: dy)(dy, x, gamma, eps)
+    return gamma * dx, dgamma, dbeta
+
+
+LAYER_NORM_BACKWARD.mistake(
+    "divided-by-gamma",
+    "You divide by gamma. Backwards through a multiplication one multiplies again.",
+    wrong_backward(incoming=lambda dy, gamma: dy / gamma),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "dgamma-dbeta-averaged",
+    "dgamma and dbeta are averages over the tokens. Each token adds its share: sums.",
+    wrong_backward(collect=np.mean),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "summed-over-axis-0-only",
+    "You sum dgamma and dbeta over axis 0 only. That is enough for one sentence; a batch has one axis more.",
+    wrong_backward(over=lambda x: 0),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "summed-over-features",
+    "You sum dgamma and dbeta along the features: one number per token. Each feature needs one number, summed over tokens.",
+    wrong_backward(over=lambda x: -1),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "summed-to-one-number",
+    "You sum dgamma and dbeta to one number each. They are (d_model,), like gamma and beta.",
+    wrong_backward(over=lambda x: None),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "not-summed",
+    "dgamma and dbeta still have the shape of x. gamma and beta are shared by all tokens, so their shares are added up.",
+    wrong_backward(over=lambda x: ()),
+)
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "dgamma-not-summed",
+    "dgamma still has the shape of x. gamma is shared by all tokens, so their shares are added up.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    dx, dgamma, _ = wrong_backward(over=lambda x: ())(dy, x, gamma, eps)
+    return dx, dgamma, dy.reshape(-1, dy.shape[-1]).sum(axis=0)
+
+
+LAYER_NORM_BACKWARD.mistake(
+    "dgamma-from-x",
+    "dgamma multiplies dy with x. gamma scaled the normalised numbers, so these belong there.",
+    wrong_backward(factor=lambda x, centred, xhat: x),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "dgamma-from-centred",
+    "dgamma multiplies dy with the centred numbers. gamma scaled them after the division by sigma.",
+    wrong_backward(factor=lambda x, centred, xhat: centred),
+)
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "dgamma-scaled-by-gamma",
+    "gamma enters dgamma. The gradient of gamma times x-hat with respect to gamma does not hold gamma.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    dx, dgamma, dbeta = wrong_backward()(dy, x, gamma, eps)
+    return dx, dgamma * gamma, dbeta
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "gamma-in-both",
+    "dgamma and dbeta are built from dy times gamma. They need dy as it comes in.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    dx, dgamma, dbeta = wrong_backward()(dy, x, gamma, eps)
+    return dx, dgamma * gamma, dbeta * gamma
+
+
+LAYER_NORM_BACKWARD.mistake(
+    "dgamma-dbeta-swapped",
+    "dgamma and dbeta have changed places.",
+    wrong_backward(answer=lambda dx, dgamma, dbeta: (dx, dbeta, dgamma)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "dx-last",
+    "You return dgamma, dbeta, dx. The order is dx, dgamma, dbeta.",
+    wrong_backward(answer=lambda dx, dgamma, dbeta: (dgamma, dbeta, dx)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "only-dx-returned",
+    "You return dx alone. dgamma and dbeta are due as well, as a tuple of three.",
+    wrong_backward(answer=lambda dx, dgamma, dbeta: dx),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "variance-d-1",
+    "Your variance divides by d_model - 1.",
+    wrong_backward(ddof=1),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "eps-fixed",
+    "You always use 0.00001. The caller may pass another eps.",
+    wrong_backward(divisor=lambda v, eps: np.sqrt(v + 1e-5)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "eps-forgotten",
+    "eps is not used.",
+    wrong_backward(divisor=lambda v, eps: np.sqrt(v)),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "eps-outside-root",
+    "You add eps after taking the root. It joins the variance, under the root.",
+    wrong_backward(divisor=eps_outside),
+)
+LAYER_NORM_BACKWARD.mistake(
+    "no-square-root",
+    "Your sigma is the variance. The root is missing.",
+    wrong_backward(divisor=no_root),
+)
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "mean-of-squares",
+    "You compute the variance as mean of squares minus square of mean. Around 100,000,000 the difference loses all its digits.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    variance = (x * x).mean(axis=-1, keepdims=True) - x.mean(axis=-1, keepdims=True) ** 2
+    sigma = np.sqrt(np.maximum(variance, 0) + eps)
+    xhat = (x - x.mean(axis=-1, keepdims=True)) / sigma
+    leading = tuple(range(x.ndim - 1))
+    dx = three_terms(dy * gamma, xhat, sigma, lambda a: a.mean(axis=-1, keepdims=True))
+    return dx, (dy * xhat).sum(axis=leading), dy.sum(axis=leading)
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "changes-dy",
+    "You multiply the caller's dy by gamma in place. Use a new array.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    answer = wrong_backward()(dy, x, gamma, eps)
+    dy *= gamma
+    return answer
+
+
+@LAYER_NORM_BACKWARD.mistake(
+    "changes-dy+gamma-in-both",
+    "Two things. You multiply the caller's dy by gamma in place, and dgamma and dbeta are then built from the changed array.",
+)
+def _(dy, x, gamma, eps=1e-5):
+    dx, dgamma, dbeta = wrong_backward()(dy, x, gamma, eps)
+    dy *= gamma
+    return dx, dgamma * gamma, dbeta * gamma
+
+
+LAYER_NORM_BACKWARD.pair(
+    "sigma-constant", "gamma-forgotten", wrong_backward(dx=sigma_constant, incoming=lambda dy, gamma: dy)
+)
+LAYER_NORM_BACKWARD.pair(
+    "sigma-constant", "dgamma-dbeta-averaged", wrong_backward(dx=sigma_constant, collect=np.mean)
+)
+LAYER_NORM_BACKWARD.pair(
+    "sigma-constant", "summed-over-axis-0-only", wrong_backward(dx=sigma_constant, over=lambda x: 0)
+)
+LAYER_NORM_BACKWARD.pair(
+    "mu-and-sigma-constant",
+    "summed-over-axis-0-only",
+    wrong_backward(dx=lambda g, xhat, sigma, mean: g / sigma, over=lambda x: 0),
+)
+LAYER_NORM_BACKWARD.pair(
+    "gamma-forgotten",
+    "summed-over-axis-0-only",
+    wrong_backward(incoming=lambda dy, gamma: dy, over=lambda x: 0),
+)
+LAYER_NORM_BACKWARD.pair(
+    "dgamma-from-x",
+    "summed-over-axis-0-only",
+    wrong_backward(factor=lambda x, centred, xhat: x, over=lambda x: 0),
+)
+LAYER_NORM_BACKWARD.pair("variance-d-1", "summed-over-axis-0-only", wrong_backward(ddof=1, over=lambda x: 0))
+
+
+@LAYER_NORM_BACKWARD.variant
+def _(dy, x, gamma, eps=1e-5):
+    """The formula in sums: one bracket, divided by d_model times sigma."""
+    d = x.shape[-1]
+    c = x - np.mean(x, -1)[..., None]
+    sigma = np.sqrt(np.var(x, -1)[..., None] + eps)
+    h = c / sigma
+    g = gamma * dy
+    dx = (d * g - g.sum(-1)[..., None] - h * (g * h).sum(-1)[..., None]) / (d * sigma)
+    return dx, (dy * h).reshape(-1, d).sum(0), dy.reshape(-1, d).sum(0)
+
+
+@LAYER_NORM_BACKWARD.variant
+def _(dy, x, gamma, eps=1e-5):
+    """Token by token, with the Jacobian matrix of 2.4."""
+    d = x.shape[-1]
+    rows, gradients = x.reshape(-1, d), dy.reshape(-1, d)
+    dx, dgamma, dbeta = np.zeros(rows.shape), np.zeros(d), np.zeros(d)
+    for i, (row, gradient) in enumerate(zip(rows, gradients)):
+        c = row - row.mean()
+        sigma = np.sqrt(c @ c / d + eps)
+        h = c / sigma
+        J = (np.eye(d) - np.ones((d, d)) / d - np.outer(h, h) / d) / sigma
+        dx[i] = (gradient * gamma) @ J
+        dgamma += gradient * h
+        dbeta += gradient
+    print("tokens:", len(rows))
+    return dx.reshape(x.shape), dgamma, dbeta
+
+
+@LAYER_NORM_BACKWARD.variant
+def _(dy, x, gamma, eps=1e-5):
+    """The computation graph, step by step backwards: scale, divide, variance, centre."""
+    d = x.shape[-1]
+    centred = x - x.mean(-1, keepdims=True)
+    inverse = (np.square(centred).mean(-1, keepdims=True) + eps) ** -0.5
+    g = dy * gamma
+    d_inverse = np.einsum("...i,...i->...", g, centred)[..., None]
+    d_variance = -0.5 * inverse**3 * d_inverse
+    d_centred = g * inverse + d_variance * 2 * centred / d
+    dx = d_centred - d_centred.mean(-1, keepdims=True)
+    return dx, (dy * centred * inverse).reshape(-1, d).sum(0), dy.reshape(-1, d).sum(0)
+
+
+# ------------------------------------------------------------------------------------------ 2.8
+
+COULD_BE_LAYER_NORM = Exercise(
+    number="2.8",
+    title="A detector for numbers that cannot be true",
+    level="hard",
+    difficulty=4,
+    minutes=16,
+    core=True,
+    why="The published example of this lesson is wrong; you can prove it from its printed numbers alone, and so can you with any other.",
+    budget="Five lines are enough.",
+    hints=(
+        "A printed entry stands for an interval. If every entry may move by half a unit of its last place, how far can "
+        "their mean move? And how far can the mean of their squares move?",
+        "rows is (n, d). Mean, smallest and largest possible mean of squares are (n,). The two answers, mean possible and "
+        "variance possible, are (n,) of True and False, and so is the result.",
+        "half: 0.5 times ten to the power minus decimals. mean possible: absolute mean at most half. smallest: mean of "
+        "(absolute entry minus half, never below 0) squared; largest: mean of (absolute entry plus half) squared. variance "
+        "possible: smallest at most 1 and largest at least 1. Both must hold.",
+    ),
+)
+
+
+@COULD_BE_LAYER_NORM.reference
+def could_be_layer_norm(rows: np.ndarray, decimals: int) -> np.ndarray:
+    """Which printed rows can be the output of a layer norm with gamma = 1, beta = 0 and a tiny eps.
+
+    rows     : (n, d), each entry rounded to `decimals` places
+    decimals : int, so every entry may be off by half a unit of its last place
+    returns  : (n,) bool; True where numbers within that reach have mean 0 and variance 1
+
+    It is enough to test the mean and the variance one after the other: no single set of numbers
+    needs to be found.
+
+    >>> rows = np.array([[1.0, -1.0], [1.2, -0.8], [1.1, -1.1]])
+    >>> could_be_layer_norm(rows, 1)
+    array([ True, False, False])
+    """
+    half = 0.5 * 10.0**-decimals
+    mean_fits = np.abs(rows.mean(axis=-1)) <= half
+    smallest = (np.maximum(np.abs(rows) - half, 0) ** 2).mean(axis=-1)
+    largest = ((np.abs(rows) + half) ** 2).mean(axis=-1)
+    return mean_fits & (smallest <= 1) & (largest >= 1)
+
+
+def reach(row: np.ndarray, decimals: int) -> tuple[float, float]:
+    """How far the mean is from 0 and the variance from 1, in units of what rounding can explain."""
+    half = 0.5 * 10.0**-decimals
+    variance_reach = 2 * half * np.abs(row - row.mean()).mean() + half**2
+    return abs(row.mean()) / half, abs(row.var() - 1) / variance_reach
+
+
+def normalised(rng: np.random.Generator, d: int) -> np.ndarray:
+    """A row that a layer norm with eps = 0 gives."""
+    x = rng.normal(size=d)
+    return (x - x.mean()) / x.std()
+
+
+def drawn_until(make: Callable[[], np.ndarray], fits: Callable[[np.ndarray], bool]) -> np.ndarray:
+    """The first row made that fits. Far from every border, so that any right test says the same."""
+    while True:
+        row = make()
+        if fits(row):
+            return row
+
+
+def possible(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    def fits(row):
+        mean, variance = reach(row, decimals)
+        return mean < 0.9 and variance < 0.9
+
+    return drawn_until(lambda: normalised(rng, d).round(decimals), fits)
+
+
+def one_entry_moved(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    """A possible row with one entry moved by max(5, d) units of its last place."""
+
+    def make():
+        row = possible(rng, d, decimals)
+        row[rng.integers(d)] += rng.choice([-1, 1]) * max(5, d) * 10.0**-decimals
+        return row.round(decimals)
+
+    return drawn_until(make, lambda row: reach(row, decimals)[0] > 1.25)
+
+
+def wrong_variance(rng: np.random.Generator, d: int, decimals: int, scale: float | None = None) -> np.ndarray:
+    """A row whose mean is possible and whose variance is not."""
+
+    def make():
+        factor = scale or rng.choice([rng.uniform(0.7, 0.9), rng.uniform(1.1, 1.3)])
+        return (factor * normalised(rng, d)).round(decimals)
+
+    def fits(row):
+        mean, variance = reach(row, decimals)
+        return mean < 0.9 and variance > 2
+
+    return drawn_until(make, fits)
+
+
+def wrong_mean(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    """A row whose variance is possible and whose mean is not."""
+
+    def make():
+        units = rng.choice([-1, 1]) * rng.integers(3, 40)
+        return (normalised(rng, d) + units * 10.0**-decimals).round(decimals)
+
+    def fits(row):
+        mean, variance = reach(row, decimals)
+        return mean > 2 and variance < 0.9
+
+    return drawn_until(make, fits)
+
+
+def mean_just_outside(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    """A row whose mean a whole unit of the last place would explain, but half a unit does not."""
+
+    def make():
+        row = possible(rng, d, decimals)
+        row[rng.integers(d)] += round(0.75 * d) * 10.0**-decimals
+        return row.round(decimals)
+
+    def fits(row):
+        mean, variance = reach(row, decimals)
+        return 1.25 < mean < 1.75 and variance < 0.9
+
+    return drawn_until(make, fits)
+
+
+def variance_far_but_inside(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    """A possible row whose variance is off by more than half a unit: squares move further than entries."""
+    half = 0.5 * 10.0**-decimals
+    return drawn_until(lambda: possible(rng, d, decimals), lambda row: abs(row.var() - 1) > 1.05 * half)
+
+
+def mixed(rng: np.random.Generator, rows: list[np.ndarray], decimals: int) -> Question:
+    """The rows in random order, as one case."""
+    return ask(rng.permutation(np.array(rows)), decimals)
+
+
+PUBLISHED = [
+    [1.54, 0.16, -1.36, -0.34],
+    [0.40, -0.52, 1.38, -1.26],
+    [1.56, 0.10, -1.21, -0.18],
+    [0.38, -0.46, 1.40, -1.22],
+]
+CORRECTED = [
+    [1.47, 0.15, -1.30, -0.32],
+    [0.41, -0.65, 1.42, -1.18],
+    [1.52, 0.00, -1.28, -0.25],
+    [0.35, -0.61, 1.45, -1.19],
+]
+
+
+@COULD_BE_LAYER_NORM.worked("the published rows are impossible, the right ones are not", 0.6)
+def _():
+    yield ask(np.array(PUBLISHED + CORRECTED), 2)
+
+
+@COULD_BE_LAYER_NORM.must("normalised rows, and rows with one entry moved", 1.6)
+def moved_rows(rng):
+    yield mixed(rng, [possible(rng, 4, 2), possible(rng, 4, 2)], 2)
+    for d, decimals in [(4, 2), (6, 3), (8, 4), (5, 2)]:
+        rows = [make(rng, d, decimals) for make in (possible, one_entry_moved) for _ in range(3)]
+        yield mixed(rng, rows, decimals)
+
+
+@COULD_BE_LAYER_NORM.must("rows whose mean is right and whose variance is not", 1.0)
+def wrong_variances(rng):
+    for d, decimals in [(4, 2), (6, 3)]:
+        rows = [make(rng, d, decimals) for make in (possible, wrong_variance) for _ in range(2)]
+        rows += [wrong_variance(rng, d, decimals, scale) for scale in (np.sqrt((d - 1) / d), np.sqrt(1 / d))]
+        yield mixed(rng, rows, decimals)
+
+
+@COULD_BE_LAYER_NORM.must("rows whose variance is right and whose mean is not", 1.0)
+def wrong_means(rng):
+    for d, decimals in [(4, 2), (6, 3)]:
+        rows = [make(rng, d, decimals) for make in (possible, wrong_mean) for _ in range(3)]
+        rows.append(wrong_variance(rng, d, decimals, np.sqrt((d - 1) / d)) + 20 * 10.0**-decimals)
+        yield mixed(rng, rows, decimals)
+
+
+@COULD_BE_LAYER_NORM.must("rows of 2 up to 64 numbers", 0.8)
+def widths(rng):
+    for d in (2, 3, 16, 64):
+        decimals = int(rng.integers(2, 5))
+        rows = [possible(rng, d, decimals), possible(rng, d, decimals)]
+        rows += [one_entry_moved(rng, d, decimals), wrong_mean(rng, d, decimals)]
+        yield mixed(rng, rows, decimals)
+
+
+@COULD_BE_LAYER_NORM.must("half a unit of the last place is the allowance, in every entry", 0.6)
+def near_the_allowance(rng):
+    for decimals in (2, 3):
+        rows = [mean_just_outside(rng, 8, decimals) for _ in range(2)]
+        rows += [variance_far_but_inside(rng, 8, decimals) for _ in range(2)]
+        yield mixed(rng, rows, decimals)
+
+
+@COULD_BE_LAYER_NORM.must("integers work like floats", 0.2)
+def whole_rows(rng):
+    yield ask(
+        rng.permutation(
+            np.array([[1, -1, 1, -1], [-1, -1, 1, 1], [2, -2, 0, 0], [1, 1, 1, -3], [2, 0, 2, 0]])
+        ),
+        2,
+    )
+
+
+COULD_BE_LAYER_NORM.leaves_inputs_alone(0.2, lambda rng: [next(iter(moved_rows(rng)))])
+
+
+def mean_fits(rows: np.ndarray, half: float) -> np.ndarray:
+    return np.abs(rows.mean(axis=-1)) <= half
+
+
+def variance_fits(rows: np.ndarray, half: float, ddof: int = 0) -> np.ndarray:
+    """Whether the standard deviation can be 1: it moves by no more than every entry does."""
+    return np.abs(rows.std(axis=-1, ddof=ddof) - 1) <= half
+
+
+def wrong_detector(
+    *,
+    mean: Callable = mean_fits,
+    variance: Callable = variance_fits,
+    half: Callable = lambda decimals: 0.5 * 10.0**-decimals,
+    join: Callable = np.logical_and,
+) -> Callable:
+    """The detector with slips. With no switch set it is right."""
+
+    def wrong(rows, decimals):
+        return join(mean(rows, half(decimals)), variance(rows, half(decimals)))
+
+    return wrong
+
+
+def always(rows: np.ndarray, half: float) -> np.ndarray:
+    return np.ones(len(rows), dtype=bool)
+
+
+COULD_BE_LAYER_NORM.mistake(
+    "mean-only",
+    "You test the mean only. The variance must be possible as well.",
+    wrong_detector(variance=always),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "variance-only",
+    "You test the variance only. The mean must be possible as well.",
+    wrong_detector(mean=always),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "one-test-is-enough",
+    "You accept a row as soon as one of the two tests holds. Both must.",
+    wrong_detector(join=np.logical_or),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "no-allowance",
+    "You ask for a mean of 0 and a variance of 1 as if the numbers had not been rounded. Almost every printed row fails that.",
+    wrong_detector(half=lambda decimals: 1e-8),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "variance-d-1",
+    "Your variance divides by d - 1. A layer norm makes the other one equal to 1.",
+    wrong_detector(variance=lambda rows, half: variance_fits(rows, half, ddof=1)),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "whole-unit",
+    "You allow a whole unit of the last place. Rounding moves an entry by at most half a unit.",
+    wrong_detector(half=lambda decimals: 10.0**-decimals),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "allowance-of-0.01",
+    "You always allow 0.01. How much rounding can move depends on decimals.",
+    wrong_detector(half=lambda decimals: 0.01),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "allowance-for-two-decimals",
+    "You always allow half a unit of the second place. How much rounding can move depends on decimals.",
+    wrong_detector(half=lambda decimals: 0.005),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "allowance-of-0.001",
+    "You always allow 0.001. How much rounding can move depends on decimals.",
+    wrong_detector(half=lambda decimals: 0.001),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "sum-within-half-a-unit",
+    "You ask the sum of a row to be within half a unit of 0. d entries can move d times as far together.",
+    wrong_detector(mean=lambda rows, half: np.abs(rows.sum(axis=-1)) <= half),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "sum-not-mean-of-squares",
+    "You compare the sum of the squared distances with 1. The variance is their mean.",
+    wrong_detector(
+        variance=lambda rows, half: np.abs(np.sqrt(rows.shape[-1]) * rows.std(axis=-1) - 1) <= half
+    ),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "variance-within-half-a-unit",
+    "You allow the variance half a unit. Squares move further than the entries themselves: a distance of 1 that grows "
+    "by h has a square that grows by about 2 h.",
+    wrong_detector(variance=lambda rows, half: np.abs(rows.var(axis=-1) - 1) <= half),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "answers-the-opposite",
+    "You answer True where a row is impossible. True means that it can be a layer norm's output.",
+    wrong_detector(join=lambda mean, variance: ~(mean & variance)),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "one-answer-for-all",
+    "You return one answer for the whole array. Each row needs its own.",
+    wrong_detector(join=lambda mean, variance: np.all(mean & variance)),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "one-answer-repeated",
+    "All rows get the same answer: the tests are joined over the rows. Each row needs its own.",
+    wrong_detector(join=lambda mean, variance: np.full(len(mean), np.all(mean & variance))),
+)
+
+
+@COULD_BE_LAYER_NORM.mistake(
+    "statistics-of-all-rows",
+    "You take one mean and one variance of the whole array. Each row has its own.",
+)
+def _(rows, decimals):
+    half = 0.5 * 10.0**-decimals
+    return np.full(len(rows), abs(rows.mean()) <= half and abs(rows.std() - 1) <= half)
+
+
+@COULD_BE_LAYER_NORM.mistake(
+    "columns",
+    "You test the columns. Each row is one output of the norm.",
+)
+def _(rows, decimals):
+    return wrong_detector()(rows.T, decimals)
+
+
+COULD_BE_LAYER_NORM.pair(
+    "mean-only", "no-allowance", wrong_detector(variance=always, half=lambda decimals: 1e-8)
+)
+COULD_BE_LAYER_NORM.pair(
+    "variance-d-1",
+    "no-allowance",
+    wrong_detector(variance=lambda rows, half: variance_fits(rows, half, ddof=1), half=lambda decimals: 1e-8),
+)
+COULD_BE_LAYER_NORM.pair(
+    "mean-only", "whole-unit", wrong_detector(variance=always, half=lambda decimals: 10.0**-decimals)
+)
+COULD_BE_LAYER_NORM.pair(
+    "variance-only",
+    "variance-d-1",
+    wrong_detector(mean=always, variance=lambda r, h: variance_fits(r, h, ddof=1)),
+)
+
+
+@COULD_BE_LAYER_NORM.variant
+def _(rows, decimals):
+    """Mean and standard deviation: neither can move further than the entries do."""
+    h = 0.5 * 10.0**-decimals
+    print("allowance", h)
+    return (abs(rows.mean(1)) <= h) & (abs(rows.std(1) - 1) <= h)
+
+
+@COULD_BE_LAYER_NORM.variant
+def _(rows, decimals):
+    """Row by row; the variance may move by twice the mean distance times half a unit."""
+    h = 0.5 / 10**decimals
+    answers = []
+    for row in rows:
+        mean = sum(row) / len(row)
+        distances = [abs(entry - mean) for entry in row]
+        variance = sum(distance**2 for distance in distances) / len(row)
+        allowed = 2 * h * sum(distances) / len(row) + h * h
+        answers.append(bool(abs(mean) <= h and abs(variance - 1) <= allowed))
+    return answers
+
+
+@COULD_BE_LAYER_NORM.variant
+def _(rows, decimals):
+    """The exact test: among all numbers in reach with mean 0, the smallest and the largest mean of squares must enclose 1."""
+    h = 0.5 * 10.0**-decimals
+    answers = np.zeros(len(rows), dtype=bool)
+    for i, row in enumerate(np.asarray(rows, dtype=float)):
+        if abs(row.mean()) > h:
+            continue
+        # smallest: every entry moves towards 0 by one common pull, cut off at h
+        low, high = -10.0, 10.0
+        for _ in range(200):
+            pull = (low + high) / 2
+            if np.clip(pull, row - h, row + h).sum() > 0:
+                high = pull
+            else:
+                low = pull
+        smallest = (np.clip(pull, row - h, row + h) ** 2).mean()
+        # largest: all but one entry at an end of its interval, the largest entries upwards
+        ordered = np.sort(row)
+        largest = 0.0
+        for ups in range(len(row)):
+            point = ordered - h
+            point[len(row) - ups :] += 2 * h
+            k = len(row) - ups - 1
+            point[k] -= point.sum()
+            if abs(point[k] - ordered[k]) <= h + 1e-12:
+                largest = max(largest, (point**2).mean())
+        answers[i] = smallest <= 1 + 1e-12 and largest >= 1 - 1e-12
+    return answers
+
+
+# ------------------------------------------------------------------------------------------ 2.9
+
+BREAKING_INPUTS = Exercise(
+    number="2.9",
+    title="Write the test yourself",
+    level="hard",
+    difficulty=4,
+    minutes=18,
+    core=False,
+    why="A wrong norm gives reasonable numbers on most inputs; whoever knows which inputs expose it can test any code.",
+    budget="One dict of four small arrays.",
+    hints=(
+        "For each wrong norm: what does it divide by, and what should it divide by? When are the two far apart: for few or "
+        "many numbers, small or large ones, one token or several, close to 0 or far from it?",
+        "d_minus_1: (2,) is enough. eps_outside: (2,). all_tokens: at least two tokens, so (2, 2). mean_of_squares: (4,). "
+        "Every array needs a row that is not constant.",
+        "d_minus_1: as few numbers as possible. eps_outside: a standard deviation of the size of eps or of its root. "
+        "all_tokens: tokens whose means lie far apart. mean_of_squares: numbers so large that their squares cannot show "
+        "the small distances between them.",
+    ),
+    view=View(exposed, own=("layer_norm",)),
+)
+WRONG_NORMS = ("d_minus_1", "eps_outside", "all_tokens", "mean_of_squares")
+
+
+@BREAKING_INPUTS.reference
+def breaking_inputs() -> dict[str, np.ndarray]:
+    """For each of four wrong layer norms an input that exposes it.
+
+    returns : dict with the keys below; each value is an array (..., d_model) of at most 1000
+              finite numbers, on which the wrong norm's answer differs from the right one by
+              more than 0.1 somewhere (gamma = 1, beta = 0, eps = 1e-5)
+
+    d_minus_1       : its variance divides by d_model - 1
+    eps_outside     : it divides by (root of the variance) + eps
+    all_tokens      : all tokens share one mean and one variance
+    mean_of_squares : its variance is mean of x^2 minus square of the mean, in float64, never below 0
+
+    >>> sorted(breaking_inputs())
+    ['all_tokens', 'd_minus_1', 'eps_outside', 'mean_of_squares']
+    """
+    return {
+        "d_minus_1": np.array([1.0, -1.0]),  # with two numbers the divisor is off by the root of 2
+        "eps_outside": np.array([0.001, -0.001]),  # eps is far smaller than its root
+        "all_tokens": np.array([[0.0, 1.0], [10.0, 11.0]]),  # the tokens' means lie far apart
+        "mean_of_squares": 1e9 + np.array([0.0, 1.0, 2.0, 3.0]),  # the squares are multiples of 128
+    }
+
+
+for norm in WRONG_NORMS:
+    BREAKING_INPUTS.must(f"the input for {norm} exposes it", 1.5)(
+        lambda rng, norm=norm: [replace(ask(), about={"wrong norm": norm})]
+    )
+
+BREAKING = breaking_inputs()
+ORDINARY = np.linspace(-1.0, 1.0, 64)  # exposes none of the four
+FAR_MEANS = np.array([np.linspace(0.0, 1.0, 16), np.linspace(10.0, 11.0, 16)])  # exposes all_tokens only
+CONSTANT = np.full((2, 3), 3.0)
+
+
+def breaking_inputs_but(changed: dict[str, np.ndarray]) -> Callable:
+    """Right inputs, except for some wrong norms."""
+    return lambda: BREAKING | changed
+
+
+for count in range(1, len(WRONG_NORMS) + 1):
+    for missed in itertools.combinations(WRONG_NORMS, count):
+        BREAKING_INPUTS.mistake(
+            "-".join(("exposes-another", *missed))
+            if count < len(WRONG_NORMS)
+            else "exposes-another-everywhere",
+            f"Your input for {', '.join(missed)} exposes another wrong norm, but not the one it is for. "
+            "One input for all is not enough; ask for each one when its divisor goes astray.",
+            breaking_inputs_but(
+                {n: FAR_MEANS if n != "all_tokens" else BREAKING["d_minus_1"] for n in missed}
+            ),
+        )
+
+for norms in [*((norm,) for norm in WRONG_NORMS), WRONG_NORMS]:
+    place = norms[0] if len(norms) == 1 else "everywhere"
+    where = f"the input for {place}" if len(norms) == 1 else "every input"
+    BREAKING_INPUTS.mistake(
+        f"ordinary-{place}",
+        f"To {where} the right norm and the wrong ones give almost the same. Ordinary numbers hide these mistakes: go to an "
+        "extreme, of width, size, offset or spread.",
+        breaking_inputs_but(dict.fromkeys(norms, ORDINARY)),
+    )
+    BREAKING_INPUTS.mistake(
+        f"constant-{place}",
+        f"In {where} every row is constant. Then nothing is left after centring, and every norm gives zeros.",
+        breaking_inputs_but(dict.fromkeys(norms, CONSTANT)),
+    )
+    BREAKING_INPUTS.mistake(
+        f"not-finite-{place}",
+        f"There is nan or infinity in {where}. Any norm fails on that, the right one too; it shows nothing.",
+        breaking_inputs_but(dict.fromkeys(norms, np.array([1.0, np.nan, np.inf]))),
+    )
+    BREAKING_INPUTS.mistake(
+        f"too-many-numbers-{place}",
+        f"There are more than 1000 numbers in {where}. Small inputs expose these mistakes just as well.",
+        breaking_inputs_but(dict.fromkeys(norms, np.zeros((40, 40)))),
+    )
+
+BREAKING_INPUTS.mistake(
+    "keys",
+    "The four inputs were not found. Return a dict with exactly the four keys of the docstring.",
+    lambda: dict(zip(("d-1", "eps", "all", "squares"), BREAKING.values())),
+)
+
+
+@BREAKING_INPUTS.variant
+def _():
+    """Other extremes: a wide spread, tiny numbers, tokens on two scales, a large offset."""
+    rng = np.random.default_rng(2)
+    print("looking for extremes")
+    return {
+        "d_minus_1": 1e3 * rng.normal(size=(5, 3)),
+        "eps_outside": 1e-4 * rng.normal(size=(2, 6)),
+        "all_tokens": np.array([[1.0, -1.0, 0.0], [100.0, -100.0, 0.0]]),
+        "mean_of_squares": 1e10 + rng.normal(size=(3, 7)),
+    }
+
+
+@BREAKING_INPUTS.variant
+def _():
+    """Whole numbers and nested lists."""
+    return {
+        "mean_of_squares": [10**10, 10**10 + 1, 10**10 + 5],
+        "all_tokens": [[0, 1, 2], [7, 8, 9]],
+        "eps_outside": [[0.002, 0.0, 0.001], [0.0, 0.0, 0.0]],
+        "d_minus_1": [3, 5],
+    }
+
+
+@BREAKING_INPUTS.variant
+def _():
+    """One array for the first three: two tiny tokens of two numbers, far apart for their size."""
+    tiny = np.array([[0.0, 0.02], [1.0, 1.02]])
+    return dict(
+        d_minus_1=tiny,
+        eps_outside=tiny / 50,
+        all_tokens=tiny,
+        mean_of_squares=np.linspace(3e9, 3e9 + 10, 11).reshape(1, 1, 11),
+    )
