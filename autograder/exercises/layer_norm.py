@@ -2066,8 +2066,7 @@ SHARPEN.mistake(
 )
 SHARPEN.mistake(
     "underflow",
-    "For a large f every power becomes 0, and 0 / 0 is nan. The largest entry must survive the power: prepare the row "
-    "for that.",
+    "For a large f every power becomes 0, and 0 / 0 is nan: the largest entry of a row must survive the power.",
     wrong_sharpen(lambda p, f: np.where(p > 0, p**f, 0.0)),
 )
 SHARPEN.mistake(
