@@ -130,7 +130,7 @@ def _network(params: Any, probes: np.ndarray, ffn: Callable[..., Any]) -> dict[s
 
 
 def _expect_parts(value: Any, names: Sequence[str]) -> None:
-    if not isinstance(value, tuple | list):
+    if not isinstance(value, tuple | list) and np.ndim(value) == 0:
         raise ValueError(f"{_kind(value)} came; {len(names)} parts are due ({', '.join(names)})")
     if len(value) != len(names):
         raise ValueError(f"{len(value)} parts came; {len(names)} are due ({', '.join(names)})")
