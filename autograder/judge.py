@@ -1,10 +1,12 @@
-"""Judge one exercise: draw a sheet, ask, mark."""
+"""Judge one exercise: draw a sheet, ask, mark, and look at earlier functions where these are to blame."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from autograder.exercise import Exercise
+from autograder.exercises import find
+from autograder.following import AskTool, follow
 from autograder.sheets import Drawn, own_function
 from course.answering import answer_question
 from course.marking import Verdict, mark, viewed
@@ -13,8 +15,11 @@ from course.questions import Answer, Question
 Ask = Callable[[Question], Sequence[Answer]]
 
 
-def judge(exercise: Exercise, seed: int, ask: Ask) -> Verdict:
-    """The verdict on the function that `ask` reaches, for the questions drawn from `seed`."""
+def judge(exercise: Exercise, seed: int, ask: Ask, ask_tool: AskTool | None = None) -> Verdict:
+    """The verdict on the function that `ask` reaches, for the questions drawn from `seed`.
+
+    ask_tool : asks an earlier function of the student by name, where follow-through is wanted.
+    """
     drawn = Drawn(exercise, seed)
     answers, given = [], []
     out_of_time: list[Answer] | None = None
@@ -25,7 +30,23 @@ def judge(exercise: Exercise, seed: int, ask: Ask) -> Verdict:
         own = {name: own_function(name) for name in item.view.own}
         answers.append(answer)
         given.append(viewed(item.view.look, answer, item.question, own))
-    return mark(drawn.sheet, given, answers, drawn.wrong)
+    verdict = mark(drawn.sheet, given, answers, drawn.wrong)
+    if ask_tool is None or verdict.outcome in ("correct", "not attempted"):
+        return verdict
+    broken = _broken_tools(exercise, seed, ask_tool)
+    return follow(drawn, given, answers, verdict, broken, ask_tool) if broken else verdict
+
+
+def _broken_tools(exercise: Exercise, seed: int, ask_tool: AskTool) -> list[str]:
+    """The earlier functions that are not right; none where one of them earns less than half of its points."""
+    broken = []
+    for name in exercise.builds_on:
+        verdict = judge(find(name), seed, lambda question, name=name: ask_tool(name, question))
+        if verdict.points * 2 < verdict.max_points:
+            return []
+        if verdict.outcome != "correct":
+            broken.append(name)
+    return broken
 
 
 def judge_function(exercise: Exercise, seed: int, function: Callable) -> Verdict:
