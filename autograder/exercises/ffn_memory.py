@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from autograder.exercise import Call, Exercise, Question, View, ask, steps
+from autograder.exercises.layer_norm import layer_norm
+from course import worked_example
 from course.views import as_ffn, dict_entries, first_row_of_first_part, parts, truth_table, with_inputs
 
 CLEAR = 1e-2  # how far the cases keep from ReLU's kink and from ties in a ranking
@@ -19,20 +21,9 @@ TINY = (
     np.zeros(2),
 )
 
-# the worked example: what the first norm hands to the FFN, and the four memories (key, threshold, value)
-X_PRIME = np.array(
-    [
-        [1.474167, 0.151197, -1.304071, -0.321293],
-        [0.405789, -0.650240, 1.422705, -1.178254],
-    ]
-)
-MEMORIES = (
-    (np.array([1.0, 0.0, -1.0, 0.0]), 1.0, np.array([0.05, -0.12, 0.05, 0.03])),
-    (np.array([0.0, 0.0, 1.0, -1.0]), 1.0, np.array([-0.09, 0.09, -0.03, 0.0])),
-    (np.array([1.0, 0.0, 0.0, -1.0]), 0.5, np.array([0.02, -0.02, 0.01, 0.04])),
-    (np.array([0.0, 1.0, 0.0, 1.0]), 1.0, np.array([0.5, -0.5, 0.5, -0.5])),
-)
-EXAMPLE_B2 = np.array([0.01, 0.02, -0.01, 0.03])
+# the worked example: its four memories (key, threshold, value), and what the first norm hands to the FFN
+MEMORIES = tuple(zip(worked_example.W1.T[::2], -worked_example.B1[::2], worked_example.MEMORIES))
+X_PRIME = layer_norm(worked_example.PUBLISHED["X + MHA(X)"], worked_example.GAMMA, worked_example.BETA)
 
 
 def relu(z):
@@ -1994,9 +1985,9 @@ def write_case(rng, d, f, steps_above, threshold=None, same_arrays=False):
 
 @WRITE.worked("four writes rebuild the FFN of the worked example", 0.75)
 def _():
-    params = empty_network(4, EXAMPLE_B2)
+    params = empty_network(4, worked_example.B2)
     for key, threshold, value in MEMORIES:
-        yield Question((Call((params, key, threshold, value)),), about={"probes": X_PRIME})
+        yield Question((Call((params, key, float(threshold), value)),), about={"probes": X_PRIME})
         params = write_memory(params, key, threshold, value)
 
 
