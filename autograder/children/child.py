@@ -5,38 +5,49 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from autograder.children.channel import Channel
-from autograder.children.received import Outputs, count, read_answers
+from autograder.children.processes import Clock, Forked, Fresh, resident_bytes, tree
+from autograder.children.received import Outputs, count, plain_text, read_answers
 from autograder.children.remote import Remote
 from autograder.children.surroundings import (
     COURSE,
+    INTERPRETER,
+    PROCESSES,
     PROGRAM,
+    SPARE_PROCESSES,
     Folders,
     environment,
+    font_list,
     libraries,
-    processes_allowed,
+    packed_files,
+    processes_of_the_user,
+    spare_user,
 )
+from autograder.children.warm import NotStarted, warm_process
+from course.child.confine import BUBBLEWRAP, PROCESS
 from course.child.limits import wall_seconds
 from course.questions import Answer, Failure, Question
 from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
 START = 60.0  # seconds until a child must be ready
+DISK = 256 * 1024 * 1024  # bytes that a child may write
+TREE_MEMORY = 3 * 1024**3  # bytes that a child and its descendants may hold
 NOTEBOOK = 900.0  # seconds of real time for all the cells and questions of one notebook
 PASSED_OVER = 100  # messages out of place (an answer that comes too late) until the process is ended
+
+
+class Greedy(Exception):
+    """A child took too much of the machine; the text says of what."""
 
 
 @dataclass
@@ -54,31 +65,63 @@ class Ran:
 
 
 class Child:
-    """A process in which the cells of one notebook run. Use as a context manager, or call close()."""
+    """A process in which the cells of one notebook run. Use as a context manager, or call close().
 
-    def __init__(self, process: subprocess.Popen, sock: socket.socket, folders: Folders):
+    level : of isolation, see autograder.children.isolation.
+    gone  : why there is no process any more; empty while there is one.
+    """
+
+    def __init__(self, process: Fresh | Forked, sock: socket.socket, level: str, folders: Folders | None):
+        self.level = level
+        self.gone = ""
         self._process = process
         self._folders = folders
         self._channel = Channel(sock, self._still_good)
         self._outputs = Outputs()
         self._asked = 0
-        self._clock = _Clock(process.pid, START, START)
-        self._last_moment = time.monotonic() + NOTEBOOK
-        self.gone = ""  # why there is no process any more
         self._passed_over = 0
+        self._clock = Clock(process.psutil, START, START)
+        self._last_moment = time.monotonic() + NOTEBOOK
 
     @classmethod
-    def start(cls, folder: Path | None = None) -> Child:
-        """A child whose current folder is a private copy of `folder`. Raises RuntimeError if none can be started."""
-        folders = Folders(folder)
-        ours, theirs = socket.socketpair()
-        process = _start_interpreter(theirs, folders)
-        theirs.close()
-        child = cls(process, ours, folders)
-        if child._expect("ready") is None:
+    def start(cls, folder: Path | None = None, level: str = PROCESS) -> Child:
+        """A child whose current folder is a private copy of `folder`. Raises NotStarted.
+
+        On Linux it is forked from a warm process; elsewhere, where only the level "process" exists,
+        it is a fresh interpreter.
+        """
+        if sys.platform == "linux":
+            try:
+                return cls._ready(folder, level, *_fork(level))
+            except NotStarted:
+                if level != PROCESS:
+                    raise
+        if level != PROCESS:
+            raise NotStarted(f"{level} needs Linux")
+        return cls.start_fresh(folder)
+
+    @classmethod
+    def start_fresh(cls, folder: Path | None = None) -> Child:
+        """A child that is a fresh interpreter, at the level "process". Raises NotStarted."""
+        return cls._ready(folder, PROCESS, *_start_interpreter())
+
+    @classmethod
+    def _ready(
+        cls,
+        folder: Path | None,
+        level: str,
+        process: Fresh | Forked,
+        sock: socket.socket,
+        folders: Folders | None,
+    ) -> Child:
+        child = cls(process, sock, level, folders)
+        if (
+            child._expect("ready") is None
+            or child._exchange({"files": packed_files(folder)}, "written", START) is None
+        ):
             reason = child.gone
             child.close()
-            raise RuntimeError(f"the process for the notebook does not start: {reason}")
+            raise NotStarted(f"the process for the notebook does not start: {reason}")
         return child
 
     def __enter__(self) -> Child:
@@ -135,18 +178,21 @@ class Child:
     def close(self) -> None:
         """End the process and everything it started, and remove its folder."""
         self._end("closed")
-        self._folders.close()
+        if self._folders:
+            self._folders.close()
 
     # ------------------------------------------------------------ messages
 
     def _exchange(self, message: dict, kind: str, seconds: float, remote: Remote | None = None) -> Any:
         """Send a message; the body of the reply of this kind, or None (then `gone` says why, or the reply is late)."""
         wall = min(wall_seconds(seconds) + GRACE, self._last_moment - time.monotonic())
-        self._clock = _Clock(self._process.pid, seconds + GRACE, wall)
+        self._clock = Clock(self._process.psutil, seconds + GRACE, wall)
         try:
             self._channel.send(message)
-        except (Closed, TooLate) as error:
-            self._end(TIME_OUT if isinstance(error, TooLate) else DIED)
+        except (Closed, TooLate, Greedy) as error:
+            self._end(
+                TIME_OUT if isinstance(error, TooLate) else str(error) if isinstance(error, Greedy) else DIED
+            )
             return None
         return self._expect(kind, remote)
 
@@ -163,6 +209,9 @@ class Child:
                     self._channel.send(remote.reply(body))
                 elif kind == "ran" and got in ("output", "update", "clear"):
                     self._outputs.take(got, body)
+                elif kind == "ready" and got == "refused":
+                    self._end(plain_text(body, 300))
+                    return None
                 else:
                     self._passed_over += 1
                     if self._passed_over > PASSED_OVER:
@@ -175,6 +224,9 @@ class Child:
                 return None
             except TooLate:
                 self._end(TIME_OUT)
+                return None
+            except Greedy as error:
+                self._end(str(error))
                 return None
             except Closed:
                 self._end(DIED)
@@ -190,12 +242,24 @@ class Child:
     # ------------------------------------------------------------ time and end
 
     def _still_good(self) -> None:
-        self._clock.check()
+        if self._clock.check():
+            self._check_greed()
+
+    def _check_greed(self) -> None:
+        """Raises Greedy if the child and its descendants hold too much of the machine."""
+        if self._folders and self._folders.size() > DISK:
+            raise Greedy(f"it wrote more than {DISK >> 20} MB")
+        members = tree(self._process.psutil)
+        if len(members) > PROCESSES:
+            raise Greedy(f"it started more than {PROCESSES} processes")
+        if sum(map(resident_bytes, members)) > TREE_MEMORY:
+            raise Greedy(f"its processes took more than {TREE_MEMORY >> 30} GB of memory")
 
     def _end(self, why: str) -> None:
-        self.gone = self.gone or why
-        self._channel.close()
-        end_tree(self._process)
+        if not self.gone:
+            self.gone = why
+            self._channel.close()
+            self._process.end()
 
 
 TIME_OUT = "the time was up and the process had to be ended"
@@ -211,39 +275,40 @@ def _single(message: dict) -> tuple[str, Any]:
     return next(iter(message.items()))
 
 
-class _Clock:
-    """Raises TooLate when a process has used its processor time, or a good deal more real time."""
-
-    def __init__(self, pid: int, processor: float, wall: float):
-        self._pid = pid
-        self._wall_end = time.monotonic() + wall
-        self._processor_end = _processor_seconds(pid) + processor
-
-    def check(self) -> None:
-        if time.monotonic() > self._wall_end or _processor_seconds(self._pid) > self._processor_end:
-            raise TooLate("the time is up")
-
-
-def _processor_seconds(pid: int) -> float:
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return 0.0
-    return times.user + times.system
-
-
-def _start_interpreter(theirs: socket.socket, folders: Folders) -> subprocess.Popen:
+def _fork(level: str) -> tuple[Forked, socket.socket, Folders | None]:
+    """A child forked from this grader's warm process. Raises NotStarted."""
+    warm = warm_process(level)
+    boxed = level == BUBBLEWRAP
+    user = None if boxed else spare_user()
+    folders = None if boxed else Folders(user)
+    alone = boxed or user is not None
     settings = {
-        "root": str(COURSE.parent),
-        "libraries": list(libraries()),
-        "work": str(folders.work),
-        "home": str(folders.home),
-        "processes": processes_allowed(),
-        "socket": theirs.fileno(),
+        "work": "/tmp/work" if boxed else str(folders.work),
+        "home": "/tmp/home" if boxed else str(folders.home),
+        "uid": user,
+        "processes": PROCESSES if alone else processes_of_the_user() + SPARE_PROCESSES,
     }
+    ours, theirs = socket.socketpair()
+    try:
+        return Forked(warm, warm.fork(theirs, settings), ours), ours, folders
+    except NotStarted:
+        ours.close()
+        if folders:
+            folders.close()
+        raise
+    finally:
+        theirs.close()
+
+
+def _start_interpreter() -> tuple[Fresh, socket.socket, Folders]:
+    """A child that is a fresh interpreter."""
+    folders = Folders()
+    for path in font_list().glob("fontlist-*.json"):
+        shutil.copy(path, folders.home)
+    ours, theirs = socket.socketpair()
     windows = sys.platform == "win32"
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(PROGRAM)],
+        [INTERPRETER, "-I", "-S", str(PROGRAM)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -252,27 +317,18 @@ def _start_interpreter(theirs: socket.socket, folders: Folders) -> subprocess.Po
         start_new_session=not windows,
         **({} if windows else {"pass_fds": [theirs.fileno()]}),
     )
-    if windows:  # there a socket is handed over by a description of it
-        settings["socket"] = base64.b64encode(theirs.share(process.pid)).decode("ascii")
+    settings = {
+        "zygote": False,
+        "root": str(COURSE.parent),
+        "libraries": libraries(),
+        "work": str(folders.work),
+        "home": str(folders.home),
+        "processes": processes_of_the_user() + SPARE_PROCESSES,
+        # Windows hands a socket over by a description of it
+        "socket": base64.b64encode(theirs.share(process.pid)).decode("ascii") if windows else theirs.fileno(),
+    }
     with contextlib.suppress(OSError):
         process.stdin.write(json.dumps(settings).encode() + b"\n")
         process.stdin.close()
-    return process
-
-
-def end_tree(process: subprocess.Popen) -> None:
-    """End a process, its group and its descendants."""
-    if process.poll() is not None and not hasattr(os, "killpg"):
-        return
-    descendants: Sequence[psutil.Process] = ()
-    with contextlib.suppress(psutil.Error):
-        descendants = psutil.Process(process.pid).children(recursive=True)
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        process.kill()
-    for descendant in descendants:
-        with contextlib.suppress(psutil.Error):
-            descendant.kill()
-    process.wait()
+    theirs.close()
+    return Fresh(process), ours, folders

@@ -34,7 +34,14 @@ def read_answers(body: Any, count: int, calls: Sequence[tuple]) -> list[Answer]:
 
 
 def _answer(part: Any, calls: tuple) -> Answer:
-    if not isinstance(part, dict) or set(part) != {"value", "failure", "changed", "printed", "seconds", "calls"}:
+    if not isinstance(part, dict) or set(part) != {
+        "value",
+        "failure",
+        "changed",
+        "printed",
+        "seconds",
+        "calls",
+    }:
         raise Malformed("not an answer")
     failure = _failure(part["failure"])
     changed = part["changed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import contextlib
 import importlib.util
 import os
@@ -13,18 +14,38 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import psutil
 
+import autograder
 import course
 
 COURSE = Path(course.__file__).resolve().parent
 PROGRAM = COURSE / "child" / "program.py"
+INTERPRETER = sys.executable if sys.platform == "win32" else os.path.realpath(sys.executable)
 MAX_FILES = 200
 MAX_BYTES = 20_000_000
-SPARE_PROCESSES = 256
+PROCESSES = 64  # for a child whose user has no other processes
+SPARE_PROCESSES = 256  # for a child of a user who has
+
+# what programs need on Linux, besides the interpreter and its libraries
+SYSTEM = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/fonts",
+    "/etc/mime.types",
+]
 
 
 @cache
@@ -40,9 +61,40 @@ def libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys(folder for folder in found if Path(folder).is_dir()))
 
 
-def environment(home: Path) -> dict[str, str]:
-    """The whole environment of a child. Nothing of the grader's gets in but PATH and the language."""
-    given = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
+@cache
+def readable() -> tuple[str, ...]:
+    """All that a child may read at the upper levels: system programs, the interpreter, libraries, `course`."""
+    prefixes = dict.fromkeys((sys.base_prefix, sys.prefix))
+    python = [os.path.join(p, part) for p in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
+    secret = [Path(autograder.__file__).resolve().parent, COURSE.parent, Path.home(), Path.cwd()]
+    return tuple(without([*SYSTEM, *python, INTERPRETER, *libraries(), str(COURSE)], secret))
+
+
+def without(paths: Iterable[str], secret: Iterable[Path]) -> list[str]:
+    """The paths that exist; one that holds a secret folder is replaced by what else it holds."""
+    secret = [Path(os.path.realpath(path)) for path in secret]
+    found: list[str] = []
+
+    def add(path: str) -> None:
+        real = Path(os.path.realpath(path))
+        if not real.exists() or any(real == hidden for hidden in secret):
+            return
+        if real.is_dir() and any(real in hidden.parents for hidden in secret):
+            for name in sorted(os.listdir(real)):
+                add(os.path.join(path, name))
+        else:
+            found.append(path)
+
+    for path in paths:
+        add(path)
+    return list(dict.fromkeys(found))
+
+
+def environment(home: str | os.PathLike) -> dict[str, str]:
+    """The whole environment of a child. Nothing of the grader's gets in but the language (on Windows also PATH)."""
+    given = {name: os.environ[name] for name in ("LANG", "PATH", "SYSTEMROOT") if name in os.environ}
+    if sys.platform != "win32":
+        given["PATH"] = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
     private = {
         name: str(home) for name in ("HOME", "USERPROFILE", "MPLCONFIGDIR", "IPYTHONDIR", "TMPDIR", "TEMP")
     }
@@ -51,39 +103,55 @@ def environment(home: Path) -> dict[str, str]:
     return given | private | one_thread | backend | {"COURSE_GRADING": "1"}
 
 
-class Folders:
-    """A private folder for one child: `work` (the cells' current folder) and `home`. Removed by close()."""
+# ---------------------------------------------------------------- folders and files
 
-    def __init__(self, submission: Path | None):
+
+class Folders:
+    """A private folder for one child: `work` (the cells' current folder) and `home`. Removed by close().
+
+    owner : the number of the user that the child becomes, if it is another one.
+    """
+
+    def __init__(self, owner: int | None = None):
         self.top = Path(tempfile.mkdtemp(prefix="grading-"))
         self.work = self.top / "work"
         self.home = self.top / "home"
-        self.work.mkdir()
-        self.home.mkdir()
-        for path in font_list().glob("fontlist-*.json"):
-            shutil.copy(path, self.home)
-        if submission is not None:
-            for name, data in files_of(submission):
-                target = self.work / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(data)
+        for folder in (self.work, self.home):
+            folder.mkdir(mode=0o700)
+        if owner is not None:
+            for folder in (self.top, self.work, self.home):
+                os.chown(folder, owner, owner)
+
+    def size(self) -> int:
+        """Bytes of all files in it, as far as a quick look tells."""
+        total, looked = 0, 0
+        for folder, _, files in os.walk(self.top):
+            for name in files:
+                looked += 1
+                with contextlib.suppress(OSError):
+                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+            if looked > 5000:
+                return sys.maxsize
+        return total
 
     def close(self) -> None:
         """Remove the folder, also where the student took away permissions."""
-
-        def once_more(function, path, error):
-            with contextlib.suppress(OSError):
-                os.chmod(os.path.dirname(path), 0o700)
-                os.chmod(
-                    path, 0o700, follow_symlinks=False
-                ) if os.chmod in os.supports_follow_symlinks else None
-                function(path)
-
-        shutil.rmtree(self.top, onerror=once_more)
+        for folder, names, _ in os.walk(self.top):
+            for name in names:
+                path = os.path.join(folder, name)
+                if not os.path.islink(path):
+                    with contextlib.suppress(OSError):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(self.top, ignore_errors=True)
 
 
-def files_of(submission: Path) -> list[tuple[str, bytes]]:
-    """(relative path, content) of the plain files of a submission, within bounds. Links and special files are left out."""
+def packed_files(submission: Path | None) -> list[list[str]]:
+    """[relative path, content as base64] of the plain files of a submission, within bounds.
+
+    Links and special files, and what begins with a dot, are left out.
+    """
+    if submission is None:
+        return []
     found, left = [], MAX_BYTES
     for folder, names, files in os.walk(submission):
         names[:] = sorted(
@@ -92,12 +160,14 @@ def files_of(submission: Path) -> list[tuple[str, bytes]]:
             if not name.startswith(".") and not os.path.islink(os.path.join(folder, name))
         )
         for name in sorted(files):
-            path = os.path.join(folder, name)
-            data = _read_plain(path, left)
+            data = None if name.startswith(".") else _read_plain(os.path.join(folder, name), left)
             if data is None or len(found) >= MAX_FILES:
                 continue
             left -= len(data)
-            found.append((os.path.relpath(path, submission), data))
+            path = os.path.relpath(os.path.join(folder, name), submission)
+            with contextlib.suppress(UnicodeEncodeError):  # a name that is no text
+                path.encode("utf-8")
+                found.append([path, base64.b64encode(data).decode("ascii")])
     return found
 
 
@@ -117,24 +187,6 @@ def _read_plain(path: str, limit: int) -> bytes | None:
         return opened.read(limit)
 
 
-def processes_allowed() -> int:
-    """How many processes the user may have while a child runs: those of now and some more."""
-    return _processes_now() + SPARE_PROCESSES
-
-
-@cache
-def _processes_now() -> int:
-    user = psutil.Process().username()
-    total = 0
-    for process in psutil.process_iter(["username", "num_threads"]):
-        if process.info["username"] == user:
-            total += process.info["num_threads"] or 1
-    return total
-
-
-# ---------------------------------------------------------------- matplotlib's list of fonts
-
-
 @cache
 def font_list() -> Path:
     """A folder with matplotlib's list of fonts, made once: it takes up to some seconds, and each child has a new home."""
@@ -142,6 +194,30 @@ def font_list() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     code = f"import sys; sys.path += {list(libraries())!r}; import matplotlib.font_manager"
     subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], env=environment(folder), capture_output=True, check=False
+        [INTERPRETER, "-I", "-S", "-c", code], env=environment(folder), capture_output=True, check=False
     )
     return folder
+
+
+# ---------------------------------------------------------------- users and processes
+
+
+def is_root() -> bool:
+    """Whether the grader runs as root."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def spare_user() -> int | None:
+    """The number of a user for a child to become, where the grader may choose; else None.
+
+    Each grader process has its own, so that children of two graders are strangers to each other.
+    """
+    return 61184 + os.getpid() % 4000 if is_root() else None
+
+
+@cache
+def processes_of_the_user() -> int:
+    """How many processes and threads the user has now: the system's limit counts them all."""
+    user = psutil.Process().username()
+    infos = (process.info for process in psutil.process_iter(["username", "num_threads"]))
+    return sum(info["num_threads"] or 1 for info in infos if info["username"] == user)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,9 @@ HANDLE = "function "  # an Own with such a name stands for a function that stays
 class Service:
     """Answers the grader's messages, one after the other, until the grader is gone."""
 
-    def __init__(self, connection: Connection, clock: Clock):
-        self.connection = connection
+    def __init__(self, clock: Clock):
         self.clock = clock
+        self.connection: Connection | None = None
         self.recorder: Recorder | None = None
         self.shell: Any = None
         self.asked = 0
@@ -38,7 +40,7 @@ class Service:
 
     def serve(self) -> None:
         """Answer until the other side is gone."""
-        answers = {"run": self._run, "defines": self._defines, "ask": self.ask}
+        answers = {"files": self._write_files, "run": self._run, "defines": self._defines, "ask": self.ask}
         while True:
             try:
                 ((kind, body),) = self.connection.receive().items()
@@ -49,6 +51,16 @@ class Service:
             except OutOfTime:  # rang just outside what it was meant to interrupt
                 reply = {"late": kind}
             self.send(reply)
+
+    # ------------------------------------------------------------ files
+
+    def _write_files(self, files: list[list[str]]) -> dict:
+        """Put the submission's files, each [relative path, content as base64], into the current folder."""
+        for name, content in files:
+            path = Path(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(base64.b64decode(content))
+        return {"written": len(files)}
 
     # ------------------------------------------------------------ cells
 

@@ -1,8 +1,7 @@
-"""One notebook's stay in this process: make the surroundings, then serve."""
+"""One notebook's stay in a process: make the surroundings, then serve."""
 
 from __future__ import annotations
 
-import base64
 import os
 import random
 import signal
@@ -20,32 +19,44 @@ from course.child.shell import make_shell
 from course.wire import Connection
 
 SEED = 0  # of the global generators, so that two runs of a notebook agree
+HOMES = ("HOME", "USERPROFILE", "MPLCONFIGDIR", "IPYTHONDIR", "TMPDIR", "TEMP")
 
 
-def run(settings: Mapping[str, Any]) -> None:
-    """Serve one notebook in this process."""
-    connection = Connection(_socket(settings["socket"]))
-    service = Service(connection, Clock())
+def prepare() -> Service:
+    """A service with its shell, still without a grader to talk to."""
+    service = Service(Clock())
     service.recorder = Recorder(service.send)
     service.shell = make_shell(service.recorder)
-    enter(settings)
-    limit_resources(settings["processes"])
+    return service
+
+
+def serve(service: Service, sock: socket.socket, settings: Mapping[str, Any]) -> None:
+    """Serve one notebook in this process, until the grader is gone.
+
+    settings : "work" and "home", the private folders; "processes", how many the user may have; and
+               for a forked process "level" and what confine.shut_in needs.
+    """
+    service.connection = Connection(sock)
+    try:
+        if "level" in settings:
+            from course.child.confine import shut_in  # Linux only
+
+            shut_in(settings["level"], settings)
+        limit_resources(settings["processes"])
+    except OSError as error:
+        service.send({"refused": str(error)})
+        return
+    _enter(settings)
     service.recorder.descriptors.capture()
     service.send({"ready": os.getpid()})
     service.serve()
 
 
-def enter(settings: Mapping[str, Any]) -> None:
+def _enter(settings: Mapping[str, Any]) -> None:
     """Go to the submission's folder and make everything random start at the same place."""
     os.chdir(settings["work"])
     sys.path.append(settings["work"])
+    os.environ.update(dict.fromkeys(HOMES, settings["home"]))
     np.random.seed(SEED)
     random.seed(SEED)
-    if hasattr(signal, "SIGINT"):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _socket(given: int | str) -> socket.socket:
-    if isinstance(given, int):
-        return socket.socket(fileno=given)
-    return socket.fromshare(base64.b64decode(given))
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import subprocess
 import sys
 from typing import Any
 
@@ -85,10 +86,18 @@ _RECORD = {
 
 
 class Shell(ZMQInteractiveShell):
-    """A kernel's shell; exit() in a cell ends nothing."""
+    """A kernel's shell; exit() in a cell ends nothing, and shell lines need no terminal."""
 
     def ask_exit(self) -> None:
         """Stay."""
+
+    def system(self, cmd: str) -> None:
+        """Run a shell line (`!ls`); what it puts out is read from the file descriptors."""
+        if cmd.rstrip().endswith("&"):
+            raise OSError("Background processes not supported.")
+        self.user_ns["_exit_code"] = subprocess.call(
+            self.var_expand(cmd, depth=1), shell=True, stdin=subprocess.DEVNULL
+        )
 
 
 def make_shell(recorder: Recorder) -> Shell:

@@ -1,0 +1,137 @@
+"""A warm process: it has imported everything and is forked for each notebook. Linux only.
+
+It never runs a cell of a submission and never holds its text. The grader sends {"start": {...}}
+with a socket attached; the fork talks to the grader on that socket. {"end": n} ends fork n and
+whatever it left behind. When the grader is gone, everything ends.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from course.child import kernel
+from course.child.confine import MESSAGE, fork
+from course.child.service import Service
+from course.child.session import prepare, serve
+from course.child.warming import warm
+
+
+def run(control: socket.socket, settings: Mapping[str, Any]) -> None:
+    """Warm up, say so, and serve until the grader is gone."""
+    if settings["become"] is not None:
+        _become(settings["become"])
+    kernel.prctl(
+        kernel.PR_SET_CHILD_SUBREAPER, 1
+    )  # what a child leaves behind becomes a child of this process
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no other process of the user may look inside
+    service = prepare()
+    warm(service.shell)
+    zygote = Zygote(control, service, settings)
+    zygote.reply({"warm": os.getpid()})
+    zygote.serve()
+
+
+def _become(uid: int) -> None:
+    """Inside bubblewrap as root: turn into an ordinary user for good."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+class Zygote:
+    """Forks a child for each notebook and clears up after it.
+
+    control : a socket that keeps messages apart (SOCK_SEQPACKET).
+    """
+
+    def __init__(self, control: socket.socket, service: Service, settings: Mapping[str, Any]):
+        self.control = control
+        self.service = service
+        self.settings = {**settings, "outer_uid": os.getuid(), "outer_gid": os.getgid()}
+        self.children: set[int] = set()
+
+    def serve(self) -> None:
+        """Do what the grader asks, until it is gone."""
+        while True:
+            message, attached = self._receive()
+            if message is None:
+                break
+            if "start" in message:
+                self._start(message["start"], attached)
+            else:
+                self._end(message["end"])
+                self.reply({"ended": message["end"]})
+        for child in list(self.children):
+            self._end(child)
+
+    def reply(self, message: dict) -> None:
+        """Send a message to the grader, if it is still there."""
+        with contextlib.suppress(OSError):
+            self.control.send(json.dumps(message).encode())
+
+    def _receive(self) -> tuple[dict | None, int | None]:
+        data, extra, _, _ = self.control.recvmsg(MESSAGE, socket.CMSG_SPACE(4))
+        descriptors = array.array("i")
+        for family, kind, content in extra:
+            if (family, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                descriptors.frombytes(content[:4])
+        return (json.loads(data) if data else None), (descriptors[0] if descriptors else None)
+
+    def _start(self, start: dict, attached: int) -> None:
+        try:
+            pid = fork(self.settings["level"])
+        except OSError as error:
+            os.close(attached)
+            return self.reply({"failed": str(error)})
+        if pid == 0:
+            self._be_the_child({**self.settings, **start}, attached)
+        os.close(attached)
+        self.children.add(pid)
+        self.reply({"started": pid})
+
+    def _be_the_child(self, settings: dict, attached: int) -> None:
+        try:
+            os.setsid()
+            self.control.close()
+            serve(self.service, socket.socket(fileno=attached), settings)
+        finally:
+            os._exit(0)
+
+    def _end(self, child: int) -> None:
+        """End a child, its group, and every process that lost its parent."""
+        if child in self.children:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+            self.children.discard(child)
+        while strays := _children_of_this_process() - self.children:
+            for stray in strays:
+                with contextlib.suppress(OSError):
+                    os.kill(stray, signal.SIGKILL)
+            for stray in strays:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(stray, 0)
+
+
+def _children_of_this_process() -> set[int]:
+    """The process numbers of this process's children, those that it inherited included."""
+    me = os.getpid()
+    with contextlib.suppress(OSError):
+        return {int(pid) for pid in Path(f"/proc/self/task/{me}/children").read_text().split()}
+    found = set()  # a kernel without that file
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = status.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == me:
+                found.add(int(status.parent.name))
+    return found
