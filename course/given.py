@@ -117,3 +117,11 @@ def mean_of_rows() -> Callable[[np.ndarray], np.ndarray]:
 def constant_pull_back(back: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """(x, g) -> the same array, whatever came in."""
     return lambda x, g: np.array(back)
+
+
+# ---------------------------------------------------------------- lesson 5: a block as a function of x alone
+
+
+def block(function: Callable, params: tuple, num_heads: int) -> Callable[[np.ndarray], np.ndarray]:
+    """The map x -> function(x, W_q, ..., beta2, num_heads): a block whose weights are fixed."""
+    return lambda x: function(np.asarray(x), *params, num_heads)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from course import given
 from course.questions import Answer, Question
 
 
@@ -277,3 +278,75 @@ def _norm_differences(x: np.ndarray, layer_norm: Callable[..., Any]) -> dict[str
         }
         gaps = {name: np.abs(y - right) for name, y in wrong.items()}
     return {name: float(np.where(np.isfinite(gap), gap, 0.0).max()) for name, gap in gaps.items()}
+
+
+# ---------------------------------------------------------------- lesson 5
+
+
+def added_to_input(answers: Sequence[Answer], question: Question) -> list[np.ndarray]:
+    """For each call, what the answer adds to the first argument."""
+    return [np.asarray(answer.value) - call.args[0] for answer, call in zip(answers, question.calls)]
+
+
+def dropout_pattern(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
+    """What became of the branch f(x) in y = x + dropout(f(x)), whichever entries chance has picked.
+
+    The call's arguments are x (batch, seq, d_model), f (a Given), the identity, p, ... Shares count
+    as p within six standard deviations. Raises ValueError where y has another shape than x.
+    """
+    (answer,) = answers
+    x, f, _, p, *_ = question.calls[0].args
+    y = np.asarray(answer.value, dtype=float)
+    if y.shape != x.shape:
+        raise ValueError(f"the shape is {y.shape}; {x.shape} is due")
+    branch = getattr(given, f.name)(*f.params)(x)
+    change = y - x
+    gone = np.abs(change) < 1e-6
+    factor = float(np.median((change / branch)[~gone])) if not gone.all() else 0.0
+    odd = ~gone & (np.abs(change - factor * branch) > 1e-5)
+    return {
+        "the part of the branch that is dropped": _share(gone, p),
+        "the factor on the rest of the branch": factor,
+        "entries that are neither dropped nor scaled so": _share(odd, p),
+        "entries where x is gone too": _share(np.abs(y) < 1e-6, p),
+        "which entries go": _pattern(gone, p),
+    }
+
+
+def _share(mask: np.ndarray, p: float) -> str:
+    for words, q in (("none", 0.0), ("all", 1.0), ("about p", p), ("about 1 - p", 1 - p)):
+        if _near(mask.mean(), q, mask.size):
+            return words
+    return "another share"
+
+
+def _near(share: np.ndarray, p: float, n: int) -> np.ndarray:
+    """Whether shares among n entries lie within six standard deviations of p."""
+    return np.abs(share - p) <= 6 * np.sqrt(p * (1 - p) / n)
+
+
+def _pattern(gone: np.ndarray, p: float) -> str:
+    batch, seq, d_model = gone.shape
+    if gone.all() or not gone.any():
+        return "all or none"
+    if (gone == gone[:, :, :1]).all():
+        return "whole tokens"
+    if (gone == gone[:, :1]).all():
+        return "whole features, the same for every token"
+    if (gone == gone[:1]).all():
+        return "the same in every sentence"
+    q = gone.mean()
+    if not _near(gone.mean(axis=2), q, d_model).all():
+        return "more in some tokens than in others"
+    if not _near(gone.mean(axis=(0, 1)), q, batch * seq).all():
+        return "more in some features than in others"
+    return "each entry on its own"
+
+
+def drawn_from_generator(answers: Sequence[Answer], question: Question) -> dict[str, bool]:
+    """Whether chance comes from the generator given: calls with one generator, with it again, and with an equal one."""
+    first, second, equal = (np.asarray(answer.value, dtype=float) for answer in answers)
+    return {
+        "a generator in the same state gives the same answer": bool(np.array_equal(first, equal)),
+        "the next call with the same generator gives the same answer": bool(np.array_equal(first, second)),
+    }
