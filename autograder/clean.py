@@ -75,7 +75,9 @@ def clean(tree: Mapping[str, Any], release: NotebookNode) -> NotebookNode:
 
 def notebook(cells: Sequence[NotebookNode]) -> NotebookNode:
     """A notebook of format 4.4 for the kernel python3."""
-    return from_dict({"nbformat": 4, "nbformat_minor": 4, "metadata": copy.deepcopy(KERNEL), "cells": list(cells)})
+    return from_dict(
+        {"nbformat": 4, "nbformat_minor": 4, "metadata": copy.deepcopy(KERNEL), "cells": list(cells)}
+    )
 
 
 def plain(source: str) -> str:
@@ -113,10 +115,14 @@ def pieces_of(tree: Mapping[str, Any]) -> list[Piece]:
     else:
         found = tree["cells"]
     if len(found) > MAX_CELLS:
-        raise Refused(f"The notebook has {len(found)} cells; {MAX_CELLS} are the most. Delete those that are not needed.")
+        raise Refused(
+            f"The notebook has {len(found)} cells; {MAX_CELLS} are the most. Delete those that are not needed."
+        )
     pieces = [_piece(cell) for cell in found if isinstance(cell, dict)]
     if sum(len(piece.source) for piece in pieces) > MAX_TEXT:
-        raise Refused("The text of the cells is longer than 5 MB. Delete what is not needed, and hand it in again.")
+        raise Refused(
+            "The text of the cells is longer than 5 MB. Delete what is not needed, and hand it in again."
+        )
     return pieces
 
 
@@ -175,7 +181,11 @@ def _solution_place(
 
 def _check_place(pieces: Sequence[Piece], cell: NotebookNode, labelled: Sequence[int]) -> int | None:
     """The first check cell after the function is defined; else the first one."""
-    same = [i for i, piece in enumerate(pieces) if piece.grade_id is None and plain(piece.source) == plain(cell.source)]
+    same = [
+        i
+        for i, piece in enumerate(pieces)
+        if piece.grade_id is None and plain(piece.source) == plain(cell.source)
+    ]
     candidates = labelled or same
     first = next((i for i, piece in enumerate(pieces) if piece.defines(checked_name(cell))), -1)
     return next(iter([*(i for i in candidates if i > first), *candidates]), None)
@@ -214,7 +224,9 @@ def _plain_cell(piece: Piece, untouched: set[str]) -> NotebookNode:
     return _markdown(piece, {}, untouched)
 
 
-def _graded_cell(template: NotebookNode, piece: Piece | None = None, untouched: set[str] = frozenset()) -> NotebookNode:
+def _graded_cell(
+    template: NotebookNode, piece: Piece | None = None, untouched: set[str] = frozenset()
+) -> NotebookNode:
     """A cell with the release's metadata and kind, and the student's text where it is theirs to write."""
     metadata = copy.deepcopy(dict(template.metadata))
     theirs = piece is not None and bool(template.metadata.nbgrader.get("solution"))

@@ -11,17 +11,18 @@ import copy
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict
 
+from autograder import isolation
 from autograder.children import Child, Ran
 from autograder.clean import Piece, checked_name, is_check, plain
 from autograder.exercise import Exercise
 from autograder.exercises import find
-from autograder.judge import judge
+from autograder.judge import Ask, judge
 from autograder.sanitize import safe_outputs
 from course import report
 from course.marking import Verdict
@@ -30,8 +31,6 @@ from course.questions import Answer, Failure, Question
 CELL_SECONDS = 12.0  # of processor time, for one cell
 NOTEBOOK_SECONDS = 240.0  # of real time in which the child is at work, for the whole notebook
 RESTARTS = 3
-ISOLATION = "process"
-UNPROTECTED = "scores not protected against reading files"
 NOT_RUN = "Not run when grading: this cell is as it was handed out, it earns nothing and defines nothing that is needed."
 
 
@@ -43,50 +42,80 @@ class Graded:
     verdicts: tuple[Verdict, ...]
     seed: int
     seconds: float
-    isolation: str = ISOLATION
+    isolation: str
 
 
-def grade(notebook: NotebookNode, explorations: Sequence[str], seed: int, folder: Path | None = None) -> Graded:
+def grade(
+    notebook: NotebookNode,
+    explorations: Collection[str],
+    seed: int,
+    folder: Path | None = None,
+    level: str = "",
+) -> Graded:
     """Grade a clean notebook; the one that is given stays as it is.
 
     explorations : the code of the release's exploration cells. They are run only where the student changed them
                    or uses a name from one.
     folder       : the files beside the notebook; the child works on a copy.
+    level        : of isolation; else the strongest that works here.
     """
     started = time.monotonic()
+    level = level or isolation.level()
     skipped = {plain(source) for source in explorations}
-    marked, verdicts = _run(notebook, skipped, seed, folder)
-    if _misses(marked, verdicts, skipped):
-        marked, verdicts = _run(notebook, set(), seed, folder)
-    return Graded(marked, verdicts, seed, time.monotonic() - started)
+    graded, verdicts = _graded(notebook, skipped, seed, folder, level)
+    if _misses(graded, verdicts, skipped):
+        graded, verdicts = _graded(notebook, set(), seed, folder, level)
+    return Graded(graded, verdicts, seed, time.monotonic() - started, level)
 
 
-def _run(
-    notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None
+def _graded(
+    notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None, level: str
 ) -> tuple[NotebookNode, tuple[Verdict, ...]]:
-    """Run the cells in their order and judge; outputs and verdicts are written into a copy."""
-    marked = copy.deepcopy(notebook)
+    """A copy of the notebook with outputs and verdicts, and the verdicts in the order of their check cells."""
+    graded = copy.deepcopy(notebook)
     verdicts: dict[str, Verdict] = {}
-    checks = {checked_name(cell): cell for cell in marked.cells if is_check(cell)}
-    with Session(folder) as session:
-        for place, cell in enumerate(marked.cells):
-            if is_check(cell):
+    sources = [cell.source for cell in graded.cells if _runs(cell, skipped)]
+    with Session(folder, level) as session, Tools(Session(folder, level), sources) as tools:
+        for place, cell in enumerate(graded.cells):
+            if _runs(cell, skipped):
+                _run_cell(cell, session)
+            elif is_check(cell):
                 name = checked_name(cell)
-                verdict = judge(find(name), seed, session.asking(find(name))) if session.defines(name) else None
-                if verdict and not (verdict.outcome == "not attempted" and _defined_in(marked.cells[place:], name)):
+                verdict = _verdict(name, seed, session, tools) if session.defines(name) else None
+                later = (
+                    verdict and verdict.outcome == "not attempted" and _defined_in(graded.cells[place:], name)
+                )
+                if verdict and not later:
                     verdicts[name] = verdict
-            elif cell.cell_type == "code" and plain(cell.source) in skipped:
-                cell.outputs = [_stream(NOT_RUN)]
             elif cell.cell_type == "code" and cell.source.strip():
-                ran = session.run(cell.source)
-                cell.outputs = [from_dict(output) for output in safe_outputs(ran.outputs)]
-                cell.execution_count = ran.execution_count
-        for name in checks:
+                cell.outputs = [_stream(NOT_RUN)]
+        checks = [cell for cell in graded.cells if is_check(cell)]
+        for name in map(checked_name, checks):
             if name not in verdicts:  # defined only further down, or not at all
-                verdicts[name] = judge(find(name), seed, session.asking(find(name)))
-    for name, cell in checks.items():
-        write(cell, verdicts[name], seed)
-    return marked, tuple(verdicts[name] for name in checks)
+                verdicts[name] = _verdict(name, seed, session, tools)
+    for cell in checks:
+        write(cell, verdicts[checked_name(cell)], seed, level)
+    return graded, tuple(verdicts[checked_name(cell)] for cell in checks)
+
+
+def _verdict(name: str, seed: int, session: Session, tools: Tools) -> Verdict:
+    exercise = find(name)
+    return judge(exercise, seed, session.asking(exercise), tools.ask if session.defines(name) else None)
+
+
+def _runs(cell: NotebookNode, skipped: set[str]) -> bool:
+    return (
+        cell.cell_type == "code"
+        and bool(cell.source.strip())
+        and not is_check(cell)
+        and plain(cell.source) not in skipped
+    )
+
+
+def _run_cell(cell: NotebookNode, session: Session) -> None:
+    ran = session.run(cell.source)
+    cell.outputs = [from_dict(output) for output in safe_outputs(ran.outputs)]
+    cell.execution_count = ran.execution_count
 
 
 def _defined_in(cells: Sequence[NotebookNode], name: str) -> bool:
@@ -100,8 +129,9 @@ def _defined_in(cells: Sequence[NotebookNode], name: str) -> bool:
 class Session:
     """The child that runs one notebook, replaced by a fresh one where it died. Use as a context manager."""
 
-    def __init__(self, folder: Path | None):
+    def __init__(self, folder: Path | None, level: str):
         self._folder = folder
+        self._level = level
         self._child: Child | None = None
         self._sources: list[str] = []  # what a fresh child has to run first
         self._starts = 0
@@ -111,7 +141,7 @@ class Session:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._close()
+        self.close()
 
     def run(self, source: str) -> Ran:
         """Run one cell. Where it cannot run, or ends the process, its outputs say so."""
@@ -120,7 +150,9 @@ class Session:
             return Ran([_stream(f"Not run: {self._why_none()}.")], None, "died")
         ran = self._run_in(child, source)
         if child.gone:
-            ran.outputs.append(_stream(f"This cell was ended: {child.gone}. The cells after it run without it."))
+            ran.outputs.append(
+                _stream(f"This cell was ended: {child.gone}. The cells after it run without it.")
+            )
         else:
             self._sources.append(source)
         return ran
@@ -130,7 +162,7 @@ class Session:
         child = self._alive()
         return child is not None and child.defines(name)
 
-    def asking(self, exercise: Exercise):
+    def asking(self, exercise: Exercise) -> Ask:
         """What judge asks: sends a question about this exercise to the child, as long as it lives."""
         child = self._alive()
 
@@ -145,10 +177,10 @@ class Session:
     def _alive(self) -> Child | None:
         """A child in which all cells so far were run; None where there were too many deaths or no time is left."""
         while (self._child is None or self._child.gone) and self._starts <= RESTARTS and self._left > 0:
-            self._close()
+            self.close()
             self._starts += 1
             with self._working():
-                self._child = Child.start(self._folder)
+                self._child = Child.start(self._folder, self._level)
             for source in list(self._sources):
                 self._run_in(self._child, source)
                 if self._child.gone:
@@ -174,10 +206,31 @@ class Session:
             return f"the notebook as a whole took longer than {NOTEBOOK_SECONDS:.0f} s"
         return f"the notebook ended its process {RESTARTS + 1} times"
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the child."""
         if self._child is not None:
             self._child.close()
         self._child = None
+
+
+class Tools:
+    """The student's earlier functions, in a child in which no exercise is asked: started only where one is needed."""
+
+    def __init__(self, session: Session, sources: Sequence[str]):
+        self._session = session
+        self._sources = list(sources)
+
+    def __enter__(self) -> Tools:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._session.close()
+
+    def ask(self, name: str, question: Question) -> Sequence[Answer]:
+        """The answers of the earlier function of this name."""
+        while self._sources:
+            self._session.run(self._sources.pop(0))
+        return self._session.asking(find(name))(question)
 
 
 # ---------------------------------------------------------------- names from explorations
@@ -185,7 +238,11 @@ class Session:
 
 def _misses(notebook: NotebookNode, verdicts: Sequence[Verdict], skipped: set[str]) -> bool:
     """Whether some cell or answer failed for want of a name that an exploration defines which was not run."""
-    names = {name for text in _errors(notebook, verdicts) for name in re.findall(r"name '(\w+)' is not defined", text)}
+    names = {
+        name
+        for text in _errors(notebook, verdicts)
+        for name in re.findall(r"name '(\w+)' is not defined", text)
+    }
     return any(Piece("code", source).defines(name) for source in skipped for name in names)
 
 
@@ -203,9 +260,9 @@ def _errors(notebook: NotebookNode, verdicts: Sequence[Verdict]) -> Iterator[str
 # ---------------------------------------------------------------- the verdict in the notebook
 
 
-def write(cell: NotebookNode, verdict: Verdict, seed: int) -> None:
+def write(cell: NotebookNode, verdict: Verdict, seed: int, level: str) -> None:
     """Make the verdict the output of its check cell: the report, then one Python float, which nbgrader reads."""
-    about = f"Judged on the cases of seed {seed}. Isolation: {ISOLATION} ({UNPROTECTED})."
+    about = f"Judged on the cases of seed {seed}; {isolation.described(level)}."
     html = f"{report.html(verdict)}<p><small>{about}</small></p>"
     write_score(cell, f"{report.text(verdict)}\n\n{about}", html, verdict.points)
 
@@ -216,9 +273,16 @@ def write_score(cell: NotebookNode, text: str, html: str, points: float) -> None
     score = min(max(float(points), 0.0), most) if math.isfinite(points) else 0.0
     cell.execution_count = None
     cell.outputs = [
-        from_dict({"output_type": "display_data", "metadata": {}, "data": {"text/html": html, "text/plain": text}}),
         from_dict(
-            {"output_type": "execute_result", "metadata": {}, "execution_count": None, "data": {"text/plain": repr(score)}}
+            {"output_type": "display_data", "metadata": {}, "data": {"text/html": html, "text/plain": text}}
+        ),
+        from_dict(
+            {
+                "output_type": "execute_result",
+                "metadata": {},
+                "execution_count": None,
+                "data": {"text/plain": repr(score)},
+            }
         ),
     ]
 

@@ -6,17 +6,17 @@ The file is looked at before anything else opens or parses it. Nothing of it run
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 MAX_BYTES = 32_000_000
 MAX_PARTS = 2_000_000  # commas and opening brackets: each may become an object in memory
-CLEAR = "Open it in JupyterLab, choose “Clear Outputs of All Cells” in the Edit menu, save, and hand it in again."
+CLEAR = (
+    "Open it in JupyterLab, choose “Clear Outputs of All Cells” in the Edit menu, save, and hand it in again."
+)
 RESAVE = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file."
 
 
@@ -24,27 +24,19 @@ class Refused(Exception):
     """A submission that cannot be graded. Its text is one or two sentences that say what to do."""
 
 
-@dataclass(frozen=True)
-class Submitted:
-    """The notebook of a submission as it came.
+def read(path: Path) -> dict:
+    """The JSON object of the notebook in this file, checked no further than that it holds cells of a known format.
 
-    tree   : the JSON object, not checked further than that it holds cells of a known format.
-    digest : SHA-256 of the file, in hex.
+    Raises Refused.
     """
-
-    tree: dict
-    digest: str
-
-
-def read(path: Path) -> Submitted:
-    """The notebook in this file. Raises Refused."""
-    data = read_bytes(path)
-    return Submitted(parse(data), hashlib.sha256(data).hexdigest())
+    return parse(read_bytes(path))
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
     """The content of a plain file, never through a link and never waiting for a pipe. Raises Refused."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     try:
         if os.path.islink(path):  # said first for systems without O_NOFOLLOW
             raise OSError(errno.ELOOP, "a link")
@@ -60,7 +52,9 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
         if state.st_nlink > 1:
             raise Refused("This file is a hard link: it has a second name elsewhere. Hand in a copy of it.")
         if state.st_size > limit:
-            raise Refused(f"The file has {_megabytes(state.st_size)}; {_megabytes(limit)} is the most. {CLEAR}")
+            raise Refused(
+                f"The file has {_megabytes(state.st_size)}; {_megabytes(limit)} is the most. {CLEAR}"
+            )
         try:
             data = file.read(limit + 1)
         except OSError as error:
@@ -99,7 +93,9 @@ def parse(data: bytes) -> dict:
     try:
         tree = json.loads(text)
     except RecursionError as error:
-        raise Refused(f"The notebook is nested far too deeply to be one that Jupyter saved. {RESAVE}") from error
+        raise Refused(
+            f"The notebook is nested far too deeply to be one that Jupyter saved. {RESAVE}"
+        ) from error
     except ValueError as error:
         raise Refused(_why_no_json(text, error)) from error
     _refuse_other_formats(tree)
@@ -123,7 +119,9 @@ def _refuse_other_kinds(data: bytes) -> None:
             raise Refused(f"This is no notebook but {what}")
     start = data[:2000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith(b"<") and (b"<html" in start or b"<!doctype" in start or b"<?xml" in start):
-        raise Refused("This is no notebook but a web page. Hand in the .ipynb file itself, not an export of it.")
+        raise Refused(
+            "This is no notebook but a web page. Hand in the .ipynb file itself, not an export of it."
+        )
 
 
 def _text(data: bytes) -> str:
@@ -159,7 +157,9 @@ def _refuse_other_formats(tree: object) -> None:
     if type(version) is not int or version < 1:
         raise Refused(f"The notebook does not say which format it has. {RESAVE}")
     if version > 4:
-        raise Refused(f"The notebook has format {version}, which is newer than this grader knows. Save it as format 4.")
+        raise Refused(
+            f"The notebook has format {version}, which is newer than this grader knows. Save it as format 4."
+        )
     if version < 3:
         raise Refused(f"The notebook has format {version}, from before 2013. {RESAVE}")
     if not isinstance(tree.get("cells" if version == 4 else "worksheets"), list):

@@ -103,7 +103,11 @@ def _sizes(metadata: Any) -> dict[str, dict[str, int]]:
     found = {}
     for mime in PICTURES:
         about = metadata.get(mime) if isinstance(metadata, Mapping) else None
-        sizes = {key: about[key] for key in ("width", "height") if type(about.get(key)) is int} if isinstance(about, Mapping) else {}
+        sizes = (
+            {key: about[key] for key in ("width", "height") if type(about.get(key)) is int}
+            if isinstance(about, Mapping)
+            else {}
+        )
         if sizes:
             found[mime] = sizes
     return found

@@ -1,0 +1,145 @@
+"""Grade a whole class into the gradebook: every submission of a lesson, several at once, through nbgrader.
+
+Can be stopped at any moment: the next run does what is left, and what changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nbgrader.apps import NbGraderAPI
+from nbgrader.apps.baseapp import NbGrader
+from nbgrader.converters import Autograde
+from nbgrader.utils import capture_log, temp_attrs
+
+from autograder import class_table, results
+from autograder.finding import notebook_in
+from autograder.lessons import Lesson, find
+from autograder.nbgrader_steps import register, state_in
+from autograder.processes import in_processes
+from autograder.reading import Refused, read_bytes
+from autograder.versions import engine
+
+Entry = dict[str, Any]
+BAD_NAME = "nbgrader cannot work with the name of this student's folder. Give it a name of one line without blanks at its ends."
+
+
+class OneSubmission(Autograde):
+    """nbgrader's autograde for one student's folder, also where there is no notebook in it."""
+
+    def init_notebooks(self) -> None:
+        """Name the folder; which notebook there is in it is found out when it is read."""
+        folder = self._format_source(self.coursedir.assignment_id, self.coursedir.student_id)
+        self.assignments = {path: [] for path in glob.glob(folder)}
+
+
+@cache
+def api_of(root: Path) -> NbGraderAPI:
+    """nbgrader for the course folder `root`, with all configuration that its commands would read."""
+    app = NbGrader(log_level=logging.CRITICAL, load_cwd_config=False)
+    app.initialize([], root=str(root))
+    return NbGraderAPI(coursedir=app.coursedir, parent=app)
+
+
+def students(root: Path, lesson: str) -> list[str]:
+    """Who handed in something for this lesson."""
+    coursedir = api_of(root).coursedir
+    folders = coursedir.format_path(coursedir.submitted_directory, "*", lesson)
+    return sorted(Path(folder).parent.name for folder in glob.glob(folders))
+
+
+def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> Iterator[Entry]:
+    """The results of these students, each as soon as it is there; what is graded and unchanged comes first."""
+    coursedir = api_of(root).coursedir
+    register(lesson, coursedir)
+    waiting = []
+    for student in names:
+        known = still_valid(root, lesson, student)
+        if known:
+            yield known
+        elif student != student.strip() or "\n" in student:
+            yield results.ungraded(
+                "refused", submitted(root, lesson, student), student, lesson.name, BAD_NAME, lesson.exercises
+            )
+        else:
+            waiting.append((root, lesson.name, student))
+    if jobs <= 1:
+        yield from (grade_student(*task) for task in waiting)
+    else:
+        yield from in_processes(grade_student, waiting, jobs, __name__, lambda task, why: _fault(*task, why))
+
+
+def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
+    """Grade the class with a progress bar, a line for each problem, and the table at the end; the exit status."""
+    names = students(root, lesson.name)
+    console = class_table.console()
+    if not names:
+        console.print(
+            f"Nobody handed in {lesson.name}: there is no submitted/<student>/{lesson.name} below {root}."
+        )
+        return 2
+    entries = []
+    with class_table.progress(console) as progress:
+        task = progress.add_task(lesson.name, total=len(names), states="")
+        for entry in grade_class(root, lesson, jobs, names):
+            entries.append(entry)
+            progress.update(task, advance=1, states=class_table.counts(entries))
+            if entry["status"] != "graded":
+                console.print(class_table.problem(entry), markup=False, highlight=False, soft_wrap=True)
+    console.print(class_table.table(entries, lesson))
+    console.print(class_table.summary(entries), highlight=False, soft_wrap=True)
+    return 1 if any(entry["status"] == "fault" for entry in entries) else 0
+
+
+def grade_student(root: Path, lesson: str, student: str) -> Entry:
+    """Grade one student's submission through nbgrader, and say what became of it."""
+    api = api_of(root)
+    with temp_attrs(api.coursedir, assignment_id=lesson, student_id=glob.escape(student)):
+        said = capture_log(OneSubmission(coursedir=api.coursedir, parent=api, force=True))
+    state = state_in(graded_folder(root, lesson, student), lesson)
+    if state is None:
+        last = [line for line in (said.get("log", "") + said.get("error", "")).splitlines() if line.strip()][
+            -1:
+        ]
+        return _fault(root, lesson, student, " ".join(last))
+    return state["result"]
+
+
+def _fault(root: Path, lesson: str, student: str, why: str) -> Entry:
+    reason = f"The grader failed here, which is no fault of the submission. {why}"
+    found = find(lesson)
+    return results.ungraded(
+        "fault", submitted(root, found, student), student, lesson, reason, found.exercises
+    )
+
+
+def still_valid(root: Path, lesson: Lesson, student: str) -> Entry | None:
+    """The result of an earlier run, if neither the submission nor the grader changed since."""
+    state = state_in(graded_folder(root, lesson.name, student), lesson.name)
+    if state is None or state.get("engine") != engine(lesson.name):
+        return None
+    coursedir = api_of(root).coursedir
+    folder = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson.name))
+    try:
+        same = state["digest"] == hashlib.sha256(read_bytes(notebook_in(folder, lesson))).hexdigest()
+    except Refused as refusal:
+        same = state.get("refused") == str(refusal)
+    return state["result"] if same else None
+
+
+def graded_folder(root: Path, lesson: str, student: str) -> Path:
+    coursedir = api_of(root).coursedir
+    return Path(coursedir.format_path(coursedir.autograded_directory, student, lesson))
+
+
+def submitted(root: Path, lesson: Lesson, student: str) -> str:
+    """The path of a submission, as reports name it."""
+    coursedir = api_of(root).coursedir
+    return os.path.relpath(coursedir.format_path(coursedir.submitted_directory, student, lesson.name), root)

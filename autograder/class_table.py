@@ -1,0 +1,87 @@
+"""The table of a class, and the line that is said about each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from autograder import isolation
+from autograder.lessons import Lesson
+from autograder.sanitize import one_line
+from course.report import number
+
+WIDTH = 150  # of the table where the output is no terminal
+
+
+def console() -> Console:
+    """Where progress and tables go."""
+    found = Console()
+    return found if found.is_terminal else Console(width=WIDTH)
+
+
+def progress(console: Console) -> Progress:
+    """A bar with the number of submissions done, the states so far and the time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[states]}"),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console)
+
+
+def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson) -> Table:
+    """Points for each exercise, the sum, the state and the named mistakes, one row a student."""
+    made = Table(title=f"{lesson.name}: {len(entries)} submissions")
+    made.add_column("student", overflow="fold")
+    for exercise in lesson.exercises:
+        made.add_column(f"{exercise.number}\nof {exercise.points}", justify="right", no_wrap=True)
+    made.add_column(f"sum\nof {number(lesson.max_points)}", justify="right", no_wrap=True)
+    made.add_column("state", no_wrap=True)
+    made.add_column("named mistakes", overflow="fold")
+    for entry in sorted(entries, key=lambda entry: entry["student"]):
+        points = {exercise["name"]: exercise["points"] for exercise in entry["exercises"]}
+        cells = [number(points[e.name]) if e.name in points else "–" for e in lesson.exercises]
+        made.add_row(
+            Text(one_line(entry["student"], 40)),
+            *cells,
+            number(entry["points"]),
+            entry["status"],
+            Text(", ".join(mistakes(entry, lesson))),
+        )
+    return made
+
+
+def mistakes(entry: Mapping[str, Any], lesson: Lesson) -> list[str]:
+    """The named mistakes of a submission, each with the number of its exercise."""
+    numbers = {exercise.name: exercise.number for exercise in lesson.exercises}
+    return [f"{numbers[e['name']]} {e['mistake']}" for e in entry["exercises"] if e["mistake"]]
+
+
+def counts(entries: Sequence[Mapping[str, Any]]) -> str:
+    """How many submissions ended in each state, in words."""
+    states = [entry["status"] for entry in entries]
+    return ", ".join(f"{states.count(state)} {state}" for state in ("graded", "refused", "fault"))
+
+
+def summary(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The line below a table: the states, and how well submissions were shut in."""
+    return f"{counts(entries)}; {isolation.described(isolation.level())}"
+
+
+def graded_line(entry: Mapping[str, Any]) -> str:
+    """One line about a submission that was graded."""
+    named = ", ".join(f"{e['name']}: {e['mistake']}" for e in entry["exercises"] if e["mistake"])
+    points = f"{number(entry['points'])} of {number(entry['max_points'])} points"
+    return one_line(f"graded: {entry['path']}: {points}{f' ({named})' if named else ''}", 300)
+
+
+def problem(entry: Mapping[str, Any]) -> str:
+    """One line about a submission that was not graded."""
+    return one_line(f"{entry['status']}: {entry['path']}: {entry['reason']}", 300)

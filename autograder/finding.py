@@ -1,0 +1,123 @@
+"""Find what was handed in: which file of a folder is the notebook, and what in there is better left alone."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autograder import lessons
+from autograder.children.surroundings import MAX_BYTES, MAX_FILES
+from autograder.lessons import Lesson
+from autograder.reading import Refused, read
+from autograder.sanitize import one_line
+
+NOTEBOOK = ".ipynb"
+LINKED_FOLDER = "The folder is a link to another place. Hand in a folder with the notebook itself."
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something to grade. reason : why it is refused before it is read, or nothing."""
+
+    path: Path
+    student: str
+    reason: str = ""
+
+
+def submissions(path: Path) -> list[Found]:
+    """What there is to grade at this path: the file itself, or every notebook below the folder, in order of name."""
+    if not path.is_dir():
+        return [Found(path, student_of(path))]
+    return sorted(_below(path), key=lambda found: str(found.path))
+
+
+def _below(top: Path) -> Iterator[Found]:
+    for folder, names, files in os.walk(top):
+        here = Path(folder)
+        linked = [name for name in names if os.path.islink(here / name)]
+        names[:] = [
+            name
+            for name in names
+            if name not in linked and not name.startswith(".") and not name.endswith(NOTEBOOK)
+        ]
+        notebooks = [
+            name
+            for name in (*files, *os.listdir(folder))
+            if name.endswith(NOTEBOOK) and not name.startswith(".")
+        ]
+        for name in dict.fromkeys(notebooks):
+            yield Found(here / name, student_of(here / name))
+        for name in linked:
+            if not name.endswith(NOTEBOOK):
+                yield Found(here / name, student_of(here / name), LINKED_FOLDER)
+        if here.name in lessons.names() and not notebooks:
+            yield Found(here, student_of(here / f"{here.name}{NOTEBOOK}"), _nothing_here(here, here.name))
+
+
+def student_of(path: Path) -> str:
+    """The student whose notebook this is: the folder above the lesson's, else the file's name."""
+    folder = path.absolute().parent
+    return folder.parent.name if folder.name in lessons.names() else path.stem
+
+
+def lesson_of_file(tree: Mapping[str, Any], path: Path) -> Lesson | None:
+    """The lesson of a notebook: by its cells, else by the name of the file, else by that of the folder."""
+    for name in (path.stem, path.absolute().parent.name):
+        named = next((lesson for lesson in lessons.names() if name.startswith(lesson)), "")
+        found = lessons.lesson_of(tree, named)
+        if found:
+            return found
+    return None
+
+
+def notebook_in(folder: Path, lesson: Lesson) -> Path:
+    """The notebook of this lesson in a student's folder, also under another name. Raises Refused where there is none."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise Refused(LINKED_FOLDER)
+    expected = folder / f"{lesson.name}{NOTEBOOK}"
+    if os.path.lexists(expected):
+        return expected
+    others = sorted(folder.glob(f"[!.]*{NOTEBOOK}"), key=lambda path: -path.lstat().st_mtime)
+    for other in others:
+        try:
+            if lessons.lesson_of(read(other)) == lesson:
+                return other
+        except Refused:
+            continue
+    if len(others) == 1:
+        return others[0]
+    raise Refused(_nothing_here(folder, lesson.name))
+
+
+def _nothing_here(folder: Path, lesson: str) -> str:
+    names = [
+        name for name in sorted(os.listdir(folder)) if not name.startswith(".") and name != "timestamp.txt"
+    ]
+    instead = f" Found instead: {one_line(', '.join(names))}." if names else ""
+    return f"There is no notebook of this lesson in the folder.{instead} Hand in {lesson}{NOTEBOOK}."
+
+
+def unsafe_files(folder: Path) -> list[str]:
+    """Patterns for the names of files in a submission that nbgrader must not copy: all that are not plain files
+    of this folder alone, that may not be read, or that are too many or too large."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        return ["*", ".*"]
+    left, count, unsafe = MAX_BYTES, 0, []
+    for here, _, files in os.walk(folder):
+        for name in files:
+            state = os.lstat(os.path.join(here, name))
+            plain = (
+                stat.S_ISREG(state.st_mode)
+                and state.st_nlink == 1
+                and os.access(os.path.join(here, name), os.R_OK)
+            )
+            if plain and state.st_size <= left and count < MAX_FILES:
+                left, count = left - state.st_size, count + 1
+            elif not name.endswith(NOTEBOOK):
+                unsafe.append(glob.escape(name))
+    return unsafe
