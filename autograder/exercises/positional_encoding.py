@@ -207,25 +207,26 @@ WAVELENGTHS.pair(
 
 @WAVELENGTHS.variant
 def _(d_model, base=10000.0):
-    out = []
-    for i in range(0, d_model, 2):
-        print("pair", i // 2)
-        out.append(2 * math.pi * math.pow(base, i / d_model))
-    return out
+    """A list over the columns 0, 2, 4, ...: the factor 2 of the exponent is already in the count."""
+    return np.array([2 * np.pi * base ** (j / d_model) for j in range(0, d_model, 2)])
 
 
 @WAVELENGTHS.variant
 def _(d_model, base=10000.0):
-    return np.exp(np.log(base) * np.arange(0, d_model, 2) / d_model + np.log(2 * np.pi))
-
-
-@WAVELENGTHS.variant
-def _(d_model, base=10000.0):
+    """Equal steps on a logarithmic scale: d_model/2 + 1 of them would reach the base, the last is left out."""
     return 2 * np.pi * np.geomspace(1, base, d_model // 2 + 1)[:-1]
 
 
 @WAVELENGTHS.variant
 def _(d_model, base=10000.0):
+    """Logarithms: the exponent becomes a product."""
+    print("pairs:", d_model // 2)
+    return list(np.exp(np.log(base) * np.arange(0, d_model, 2) / d_model + np.log(2 * np.pi)))
+
+
+@WAVELENGTHS.variant
+def _(d_model, base=10000.0):
+    """Each wavelength from the one before."""
     np.array([1.0]) / 0.0  # a NumPy warning costs nothing
     return 2 * np.pi * np.cumprod([1.0] + [base ** (2 / d_model)] * (d_model // 2 - 1))
 
@@ -464,33 +465,36 @@ POSITIONAL_ENCODING.pair(
 
 @POSITIONAL_ENCODING.variant
 def _(n, d_model, base=10000.0):
+    """Two loops, one entry at a time: slow, but it reads like the formula."""
     if d_model % 2 == 1:
-        raise ValueError("only even widths")
-    table = []
+        raise ValueError("d_model must be even: every sine has its cosine")
+    table = np.zeros((n, d_model))
     for pos in range(n):
-        row = []
         for i in range(d_model // 2):
-            row += [math.sin(pos / base ** (2 * i / d_model)), math.cos(pos / base ** (2 * i / d_model))]
-        table.append(row)
-    return np.array(table)
+            angle = pos / base ** (2 * i / d_model)
+            table[pos, 2 * i] = np.sin(angle)
+            table[pos, 2 * i + 1] = np.cos(angle)
+    return table
 
 
 @POSITIONAL_ENCODING.variant
 def _(n, d_model, base=10000.0):
+    """One formula for all columns: a cosine is a sine a quarter turn further on."""
+    if d_model % 2:
+        raise ValueError("d_model must be even: every sine has its cosine")
     j = np.arange(d_model)
-    if d_model & 1:
-        raise ValueError
-    print("columns", j)
-    angle = np.einsum("p,j->pj", np.arange(n), base ** (-2 * (j // 2) / d_model))
+    angle = np.outer(np.arange(n), base ** (-2 * (j // 2) / d_model))
     return np.sin(angle + np.pi / 2 * (j % 2))
 
 
 @POSITIONAL_ENCODING.variant
 def _(n, d_model, base=10000.0):
+    """Complex numbers: NumPy itself refuses an odd width, as the columns do not fit."""
     speed = np.exp(np.arange(0, d_model, 2) * -np.log(base) / d_model)
     turned = np.exp(1j * np.outer(np.arange(n), speed))
+    print(turned.shape)
     table = np.zeros((n, d_model))
-    table[:, ::2], table[:, 1::2] = turned.imag, turned.real  # NumPy refuses an odd width here
+    table[:, ::2], table[:, 1::2] = turned.imag, turned.real
     return table
 
 
@@ -692,29 +696,32 @@ PE_DOT.pair(
 
 @PE_DOT.variant
 def _(k, d_model):
+    """Two rows of the table itself, multiplied: the definition, without the identity for cosines."""
     k = np.abs(k)
-    table = right_table(int(np.max(k)) + 1, d_model)
+    table = positional_encoding(int(np.max(k)) + 1, d_model)
     return table[k] @ table[0]
 
 
 @PE_DOT.variant
 def _(k, d_model):
-    k = np.asarray(k)
-    total = np.zeros(k.shape)
+    """A loop over the hands: each adds its cosine to an array of the shape of k."""
+    total = np.zeros(np.shape(k))
     for i in range(d_model // 2):
-        print(i)
         total = total + np.cos(k / 10000 ** (2 * i / d_model))
     return total
 
 
 @PE_DOT.variant
 def _(k, d_model):
+    """One distance after the other, in plain Python."""
+    print(k)
     flat = [sum(math.cos(x * w) for w in omegas(d_model)) for x in np.ravel(k)]
     return np.reshape(flat, np.shape(k))
 
 
 @PE_DOT.variant
 def _(k, d_model):
+    """Complex numbers and a matrix product."""
     return np.exp(1j * np.multiply.outer(k, omegas(d_model))).real @ np.ones(d_model // 2)
 
 
@@ -984,25 +991,27 @@ EMBED.pair("scale-d-model", "length-of-batch", wrong_embed(lambda ids, E: E.shap
 
 @EMBED.variant
 def _(ids, E, pe):
-    seq, d = ids.shape[-1], E.shape[-1]
-    out = np.zeros((*ids.shape, d))
-    for place in np.ndindex(ids.shape):
-        print(place)
-        out[place] = E[ids[place]] * d**0.5 + pe[place[-1]]
-    assert seq <= len(pe)
-    return out
+    """A loop over the tokens: each row is made on its own."""
+    d_model = E.shape[1]
+    x = np.zeros((*ids.shape, d_model))
+    for token in np.ndindex(ids.shape):
+        x[token] = E[ids[token]] * d_model**0.5 + pe[token[-1]]
+    return x
 
 
 @EMBED.variant
 def _(ids, E, pe):
+    """The lookup as a product with one-hot rows, which is what a lookup is for a gradient."""
     one_hot = (ids[..., None] == np.arange(len(E))).astype(float)
-    return np.einsum("...v,vd->...d", one_hot, E * math.sqrt(E.shape[1])) + pe[np.arange(ids.shape[-1])]
+    return one_hot @ (E * np.sqrt(E.shape[1])) + pe[np.arange(ids.shape[-1])]
 
 
 @EMBED.variant
 def _(ids, E, pe):
+    """A float copy of the rows, changed in place."""
     x = np.take(E, ids, axis=0).astype(float)
-    x *= E.shape[1] ** 0.5
+    print(x.shape)
+    x *= math.sqrt(E.shape[1])
     x += np.delete(pe, np.s_[ids.shape[-1] :], axis=0)
     return x
 
@@ -1224,20 +1233,22 @@ EQUIVARIANCE_GAP.pair("invariance", "length", wrong_gap(invariance, np.linalg.no
 
 @EQUIVARIANCE_GAP.variant
 def _(f, X, perm):
-    back = np.argsort(perm)
-    return abs(f(X[perm])[back] - f(X)).max()
+    """Shuffle, call f, put the rows back with the inverse shuffle."""
+    inverse = np.argsort(perm)
+    return np.abs(f(X[perm])[inverse] - f(X)).max()
 
 
 @EQUIVARIANCE_GAP.variant
 def _(f, X, perm):
+    """The shuffle as a matrix P: an equivariant f has f(P X) = P f(X)."""
     P = np.eye(len(perm))[perm]
-    print("a permutation matrix")
-    change = f(P @ X) - P @ f(X)
-    return max(change.max(), -change.min())
+    return np.linalg.norm((f(P @ X) - P @ f(X)).ravel(), ord=np.inf)
 
 
 @EQUIVARIANCE_GAP.variant
 def _(f, X, perm):
+    """Entry by entry."""
+    print("comparing")
     before, after = f(X), f(np.take(X, perm, axis=0))
     return max(abs(after[row, col] - before[perm[row], col]) for row, col in np.ndindex(*after.shape))
 
@@ -1469,26 +1480,30 @@ SHIFT_MATRIX.pair(
 
 @SHIFT_MATRIX.variant
 def _(k, d_model):
-    S = np.eye(d_model)
+    """One 2 x 2 block after the other, put on the diagonal."""
+    S = np.zeros((d_model, d_model))
     for i in range(d_model // 2):
-        a = k / 10000 ** (2 * i / d_model)
-        S[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]
+        angle = k / 10000 ** (2 * i / d_model)
+        cos, sin = np.cos(angle), np.sin(angle)
+        S[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cos, sin], [-sin, cos]]
     return S
 
 
 @SHIFT_MATRIX.variant
 def _(k, d_model):
-    angle = np.repeat(k * omegas(d_model), 2)
-    print(angle)
-    up = np.sin(angle) * (np.arange(d_model) % 2 == 0)
-    return np.diag(np.cos(angle)) + np.diag(up[:-1], 1) - np.diag(up[:-1], -1)
+    """Kronecker products: the cosines times the identity, plus the sines times a quarter turn."""
+    angle = k * 10000.0 ** (-2 * np.arange(d_model // 2) / d_model)
+    quarter_turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    return np.kron(np.diag(np.cos(angle)), np.eye(2)) + np.kron(np.diag(np.sin(angle)), quarter_turn)
 
 
 @SHIFT_MATRIX.variant
 def _(k, d_model):
-    turned = np.exp(1j * k * omegas(d_model))
-    quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    return np.kron(np.diag(turned.real), np.eye(2)) + np.kron(np.diag(turned.imag), quarter)
+    """Three diagonals."""
+    angle = np.repeat(k * omegas(d_model), 2)
+    print(angle)
+    up = np.sin(angle) * (np.arange(d_model) % 2 == 0)
+    return np.diag(np.cos(angle)) + np.diag(up[:-1], 1) - np.diag(up[:-1], -1)
 
 
 # ---------------------------------------------------------------- 4.7 rope
@@ -1782,13 +1797,25 @@ for _id in EXPONENTS:
 
 @ROPE.variant
 def _(x, positions):
+    """Each pair as one complex number: a turn is a product with e^(i angle)."""
+    omega = 10000.0 ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])
     pairs = x[..., 0::2] + 1j * x[..., 1::2]
-    pairs = pairs * np.exp(1j * positions[:, None] * omegas(x.shape[-1]))
+    pairs = pairs * np.exp(1j * positions[:, None] * omega)
     return np.stack([pairs.real, pairs.imag], axis=-1).reshape(x.shape)
 
 
 @ROPE.variant
 def _(x, positions):
+    """x times the cosines plus x turned by a quarter times the sines, every angle written twice."""
+    omega = 10000.0 ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])
+    angle = np.repeat(positions[:, None] * omega, 2, axis=-1)
+    quarter_turned = np.stack([-x[..., 1::2], x[..., 0::2]], axis=-1).reshape(x.shape)
+    return x * np.cos(angle) + quarter_turned * np.sin(angle)
+
+
+@ROPE.variant
+def _(x, positions):
+    """A loop over rows and pairs."""
     out = np.array(x, dtype=float)
     for t, pos in enumerate(positions):
         print("row", t)
@@ -1802,13 +1829,7 @@ def _(x, positions):
 
 @ROPE.variant
 def _(x, positions):
-    angle = np.repeat(np.multiply.outer(positions, omegas(x.shape[-1])), 2, axis=-1)
-    quarter = np.stack([-x[..., 1::2], x[..., ::2]], axis=-1).reshape(x.shape)
-    return x * np.cos(angle) + quarter * np.sin(angle)
-
-
-@ROPE.variant
-def _(x, positions):
+    """The shift matrix of 4.6, turned round by its sign."""
     turns = np.stack([shift_matrix(-float(p), x.shape[-1]) for p in positions])
     return np.einsum("tij,...tj->...ti", turns, x)
 
@@ -2142,18 +2163,27 @@ DECODE_POSITION.pair(
 
 @DECODE_POSITION.variant
 def _(v, n_max):
-    return nearest_row(v, n_max)
+    """Hand by hand, from the slowest to the fastest: each corrects the guess by less than half a turn of its own."""
+    omega = 10000.0 ** (-2 * np.arange(len(v) // 2) / len(v))
+    angle = np.arctan2(v[0::2], v[1::2])  # in (-pi, pi]
+    position = angle[-1] / omega[-1]
+    for a, w in zip(angle[-2::-1], omega[-2::-1]):
+        turn = 2 * np.pi / w
+        position = a / w + turn * np.round((position - a / w) / turn)
+    return int(np.clip(np.round(position), 0, n_max - 1))
 
 
 @DECODE_POSITION.variant
 def _(v, n_max):
-    pos = hand_by_hand(v, slowest_angle(v))
-    print("read", pos)
-    return np.int64(min(max(pos, 0), n_max - 1))
+    """The row of the table that lies nearest: all rows are equally long, so nearest means largest dot product."""
+    table = positional_encoding(n_max, len(v))
+    return int(((table - v) ** 2).sum(axis=1).argmin())
 
 
 @DECODE_POSITION.variant
 def _(v, n_max):
+    """One candidate after the other, by the sum of absolute differences."""
+    print("reading")
     best, best_distance = None, float("inf")
     for pos in range(n_max):
         distance = np.abs(
@@ -2166,6 +2196,7 @@ def _(v, n_max):
 
 @DECODE_POSITION.variant
 def _(v, n_max):
+    """By the angles alone: the candidate whose hands are off by least."""
     angle, omega = hands(v)
     off = np.angle(np.exp(1j * (angle - np.arange(n_max)[:, None] * omega)))
     return (off**2).sum(axis=1).argmin()
