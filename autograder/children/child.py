@@ -34,6 +34,7 @@ from autograder.children.surroundings import (
 )
 from autograder.children.warm import NotStarted, warm_process
 from course.child.confine import BUBBLEWRAP, PROCESS
+from course.child.confine import NOTEBOOK as NOTEBOOK_FOLDER
 from course.child.limits import wall_seconds
 from course.questions import Answer, Failure, Question
 from course.wire import Closed, Malformed, TooLate
@@ -283,21 +284,21 @@ def _fork(level: str) -> tuple[Forked, socket.socket, Folders | None]:
     folders = None if boxed else Folders(user)
     alone = boxed or user is not None
     settings = {
-        "work": "/tmp/work" if boxed else str(folders.work),
-        "home": "/tmp/home" if boxed else str(folders.home),
+        "work": f"{NOTEBOOK_FOLDER}/work" if boxed else str(folders.work),
+        "home": f"{NOTEBOOK_FOLDER}/home" if boxed else str(folders.home),
         "uid": user,
         "processes": PROCESSES if alone else processes_of_the_user() + SPARE_PROCESSES,
     }
     ours, theirs = socket.socketpair()
     try:
-        return Forked(warm, warm.fork(theirs, settings), ours), ours, folders
+        with theirs:
+            number = warm.fork(theirs, settings)
+        return Forked(warm, number, ours), ours, folders
     except NotStarted:
         ours.close()
         if folders:
             folders.close()
         raise
-    finally:
-        theirs.close()
 
 
 def _start_interpreter() -> tuple[Fresh, socket.socket, Folders]:

@@ -100,18 +100,20 @@ class Remote:
     def reply(self, body: Any) -> dict:
         """The message that answers a call from the child. Raises Malformed if it is no such call."""
         number = _number(body, len(self.functions))
-        args = decode({"tuple": body["args"]} if isinstance(body.get("args"), list) else None)
-        if not isinstance(args, tuple):
+        args, kwargs = decode(body.get("args")), decode(body.get("kwargs"))
+        if not isinstance(args, tuple) or not _are_names(kwargs):
             raise Malformed("not a call")
         if self.left <= 0:
             return _raised(RuntimeError(f"a function was called more than {self.question.budget} times"))
         self.left -= 1
-        if _numbers(args) > self.bound or _largest(args) > self.bound:
+        everything = (*args, *kwargs.values())
+        if _numbers(everything) > self.bound or _largest(everything) > self.bound:
             return _raised(ValueError("the function was called with far more numbers than the question has"))
-        self._records[number].append(args)
+        self._records[number].append(everything)
         started = time.monotonic()
         try:
-            return {"value": encode(self.functions[number](*decode(encode(args))))}
+            args, kwargs = decode(encode((args, kwargs)))  # the record keeps its own arrays
+            return {"value": encode(self.functions[number](*args, **kwargs))}
         except Exception as error:  # the child chose the arguments: whatever goes wrong is its answer
             return _raised(error)
         finally:
@@ -138,6 +140,10 @@ def _number(body: Any, count: int) -> int:
     if not isinstance(body, dict) or not isinstance(body.get("handle"), str) or body["handle"] not in names:
         raise Malformed("not a call of a function of this question")
     return names[body["handle"]]
+
+
+def _are_names(kwargs: Any) -> bool:
+    return isinstance(kwargs, dict) and all(isinstance(name, str) for name in kwargs)
 
 
 def _raised(error: Exception) -> dict:

@@ -26,7 +26,7 @@ from autograder.children.surroundings import (
     readable,
     spare_user,
 )
-from course.child.confine import BUBBLEWRAP, DISK, MESSAGE
+from course.child.confine import BUBBLEWRAP, DISK, MESSAGE, NOTEBOOK
 
 START = 60.0  # seconds until it must be warm
 REPLY = 20.0  # seconds until it must answer
@@ -59,7 +59,7 @@ class Warm:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment("/tmp" if boxed else self._home),
+            env=environment(NOTEBOOK if boxed else self._home),
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -174,7 +174,7 @@ def bubblewrap_command() -> list[str]:
         raise NotStarted("bubblewrap (bwrap) is not installed")
     binds = sorted(readable(), key=lambda path: path.count("/"))
     covered = [Path(path) for path in binds]
-    folders = {parent for path in covered for parent in path.parents} - {Path("/")}
+    folders = {parent for path in covered for parent in path.parents} - {Path("/")} | {Path("/tmp")}
     bare = sorted(f for f in folders if not any(bound == f or bound in f.parents for bound in covered))
     command = [
         program,
@@ -188,9 +188,20 @@ def bubblewrap_command() -> list[str]:
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         command += ["--unshare-user"]
+    command += [
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--perms",
+        "1777",
+        "--size",
+        str(DISK),
+        "--tmpfs",
+        NOTEBOOK,
+    ]
     for folder in bare:  # bubblewrap would make them for root only
         command += ["--perms", "0755", "--dir", str(folder)]
     for path in binds:
         command += ["--ro-bind", path, path]
-    command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(DISK), "--tmpfs", "/tmp"]
     return [*command, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]

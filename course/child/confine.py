@@ -3,8 +3,8 @@
 process     : a process of its own; as root, another user's. Files of the same user are not protected.
 landlock    : besides, no files but the named ones, no sockets, no signals to others (see landlock.py, seccomp.py).
 bubblewrap  : the process that forks already sees only what a notebook needs (bubblewrap made that view);
-              each notebook gets process, user and mount namespaces of its own, an empty /proc, a fresh /tmp
-              of bounded size, and no sockets.
+              each notebook gets process, user and mount namespaces of its own, an empty /proc, fresh folders
+              of bounded size to write to, and no sockets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PROCESS, LANDLOCK, BUBBLEWRAP = "process", "landlock", "bubblewrap"
 LEVELS = (PROCESS, LANDLOCK, BUBBLEWRAP)
 NAMESPACES = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
 MESSAGE = 1 << 16  # bytes of one message between a grader and its warm process
-DISK = 128 * 1024 * 1024  # bytes of /tmp at the level bubblewrap
+NOTEBOOK = "/notebook"  # at the level bubblewrap: the folder of what a notebook may write
+DISK = 128 * 1024 * 1024  # bytes that it may write there
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -63,7 +64,7 @@ def become(uid: int) -> None:
 
 
 def _own_view(settings: Mapping[str, Any]) -> None:
-    """Finish new namespaces: the same user, nothing in /proc, a fresh /tmp, no capabilities."""
+    """Finish new namespaces: the same user, nothing in /proc, fresh folders to write to, no capabilities."""
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else the maps below belong to root
     uid, gid = settings["outer_uid"], settings["outer_gid"]
     _write("/proc/self/setgroups", "deny")
@@ -71,13 +72,13 @@ def _own_view(settings: Mapping[str, Any]) -> None:
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", "/tmp", "tmpfs", safe, f"size={DISK},nr_inodes=4096,mode=700")
-    kernel.mount(
-        "tmpfs", "/dev/shm", "tmpfs", safe | kernel.MS_NOEXEC, f"size={DISK},nr_inodes=1024,mode=700"
-    )
-    kernel.mount(
-        "tmpfs", "/proc", "tmpfs", safe | kernel.MS_NOEXEC | kernel.MS_RDONLY, "size=4096,nr_inodes=2"
-    )
+    room = f"size={DISK},nr_inodes=4096,mode=700"
+    kernel.mount("tmpfs", NOTEBOOK, "tmpfs", safe, room)
+    kernel.mount("tmpfs", "/dev/shm", "tmpfs", safe | kernel.MS_NOEXEC, room)
+    if not os.listdir("/tmp"):  # else the course itself lies there; then it stays read-only
+        kernel.mount("tmpfs", "/tmp", "tmpfs", safe, room)
+    nothing = safe | kernel.MS_NOEXEC | kernel.MS_RDONLY
+    kernel.mount("tmpfs", "/proc", "tmpfs", nothing, "size=4096,nr_inodes=2")
     os.makedirs(settings["work"])
     os.makedirs(settings["home"])
     os.chdir("/")

@@ -129,10 +129,10 @@ class Service:
         if not name.startswith(HANDLE):
             raise LookupError(f"{name} is not at hand")
 
-        def function(*args: Any) -> Any:
+        def function(*args: Any, **kwargs: Any) -> Any:
             if self.asked != asked:
                 raise RuntimeError("this function belonged to an earlier question and is gone")
-            message = {"call": {"id": asked, "handle": name, "args": [encode(arg) for arg in args]}}
+            message = {"call": {"id": asked, "handle": name, "args": encode(args), "kwargs": encode(kwargs)}}
             talked, self.clock.talking = self.clock.talking, True
             try:
                 self.connection.send(message)

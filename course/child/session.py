@@ -43,11 +43,11 @@ def serve(service: Service, sock: socket.socket, settings: Mapping[str, Any]) ->
 
             shut_in(settings["level"], settings)
         limit_resources(settings["processes"])
-    except OSError as error:
+        _enter(settings)
+        service.recorder.descriptors.capture()
+    except Exception as error:  # whatever it is, the notebook must not run
         service.send({"refused": str(error)})
         return
-    _enter(settings)
-    service.recorder.descriptors.capture()
     service.send({"ready": os.getpid()})
     service.serve()
 
