@@ -86,12 +86,12 @@ class _Room:
         received: list[tuple] = []
         record.append(received)
 
-        def counted_function(*args: Any) -> Any:
+        def counted_function(*args: Any, **kwargs: Any) -> Any:
             if self.calls_left <= 0:
                 raise RuntimeError(f"a function was called more than {self.question.budget} times")
             self.calls_left -= 1
-            received.append(tuple(decode(encode(arg)) for arg in args))
-            return function(*args)
+            received.append(tuple(decode(encode(arg)) for arg in (*args, *kwargs.values())))
+            return function(*args, **kwargs)
 
         return counted_function
 

@@ -458,7 +458,7 @@ FORGED = {
     "empty": framed({}),
     "a list": framed([1]),
     "another question": framed({"answer": {"id": 99, "answers": [ANSWER]}}),
-    "a call of nothing": framed({"call": {"id": 1, "handle": "function 0", "args": []}}),
+    "a call of nothing": framed({"call": {"id": 1, "handle": "function 0", "args": {"tuple": []}, "kwargs": {"dict": []}}}),
     "an odd call": framed({"call": {"id": 1, "handle": 3}}),
     "a cell's result": framed({"ran": {"state": "ok", "count": 1}}),
     "a verdict": framed({"points": 100}),

@@ -142,13 +142,8 @@ def _fingerprint(drawn: Drawn, items: Sequence[Mapping], mistaken: Callable) -> 
             continue
         if p.chaotic:  # the numbers are rounding noise: only that it is wrong here counts
             view = Failure("no answer", "")
-        stored[str(index)] = encode(_rounded(_without_words(view)))
+        stored[str(index)] = encode(_rounded(view))
     return stored
-
-
-def _without_words(view: Any) -> Any:
-    """A failure without its message, which may depend on NumPy's version."""
-    return Failure(view.kind, "", view.error) if isinstance(view, Failure) else view
 
 
 def _module(exercise: Exercise) -> str:
@@ -181,6 +176,8 @@ def _agree(old: Any, new: Any) -> bool:
     if isinstance(old, dict) and isinstance(new, dict):
         if list(old) == list(new) == ["array"]:
             return _arrays_agree(decode(old), decode(new))
+        if list(old) == list(new) == ["Failure"]:  # its words depend on the versions of Python and NumPy
+            return (old["Failure"][0], old["Failure"][2]) == (new["Failure"][0], new["Failure"][2])
         return list(old) == list(new) and all(_agree(old[key], new[key]) for key in old)
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_agree, old, new))
