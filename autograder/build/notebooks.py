@@ -28,17 +28,26 @@ def source_notebook(
     lesson: str, chunks: Sequence[Chunk], definitions: dict[str, str] | None = None
 ) -> NotebookNode:
     """The instructor's notebook of a lesson. Raises BuildError where two cells share a name."""
-    explorations.expect_no_loose_ends(chunks)
-    cells = [cell for chunk in chunks for cell in cells_of(chunk, chunks, definitions)]
-    _expect_unique_names(cells)
-    _number_equal_ids(cells)
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata=LANGUAGE)
+    groups = cell_groups(chunks, definitions)
+    notebook = nbformat.v4.new_notebook(cells=[cell for group in groups for cell in group], metadata=LANGUAGE)
     notebook.metadata["course"] = {
         "lesson": lesson,
         "about": ABOUT.format(lesson),
         "built": fingerprints(notebook),
     }
     return notebook
+
+
+def cell_groups(
+    chunks: Sequence[Chunk], definitions: dict[str, str] | None = None
+) -> list[list[NotebookNode]]:
+    """For each chunk its cells; definitions replace the texts of declared references."""
+    explorations.expect_no_loose_ends(chunks)
+    groups = [cells_of(chunk, chunks, definitions) for chunk in chunks]
+    cells = [cell for group in groups for cell in group]
+    _expect_unique_names(cells)
+    _number_equal_ids(cells)
+    return groups
 
 
 def as_text(notebook: NotebookNode) -> str:
@@ -93,7 +102,12 @@ def fingerprint(cell: NotebookNode) -> str:
 
 def is_edited(notebook: NotebookNode) -> bool:
     """Whether a notebook differs from what the build wrote, outputs aside."""
-    return notebook.metadata.get("course", {}).get("built") != fingerprints(notebook)
+    return as_built(notebook) != fingerprints(notebook)
+
+
+def as_built(notebook: NotebookNode) -> list[str]:
+    """The fingerprints that the build wrote into a notebook; none where it did not write it."""
+    return list(notebook.metadata.get("course", {}).get("built", []))
 
 
 def _as_asked(cell: NotebookNode) -> str:

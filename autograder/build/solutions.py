@@ -48,10 +48,32 @@ def from_cell(source: str) -> str:
     return _unquoted_hints(text)
 
 
+def replaced(module: str, name: str, text: str) -> str:
+    """The text of a module of declarations with the reference of this name replaced."""
+    for node in ast.parse(module).body:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name == name
+            and any(map(_declares, node.decorator_list))
+        ):
+            lines = module.splitlines()
+            lines[node.lineno - 1 : node.end_lineno] = text.splitlines()
+            return "\n".join(lines) + "\n"
+    raise BuildError(f"the reference of {name} was not found")
+
+
+def _declares(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "reference"
+
+
+def function_name(text: str) -> str:
+    """The name of the function that a definition defines."""
+    return _only_function(text).name
+
+
 def foreign_names(text: str) -> set[str]:
     """The names that a definition takes from its surroundings, beside `np`, built-in names and its own."""
-    own = _only_function(text).name
-    return needed(_quoted_hints(text)) - IN_A_NOTEBOOK - {own}
+    return needed(_quoted_hints(text)) - IN_A_NOTEBOOK - {function_name(text)}
 
 
 def _only_function(text: str) -> ast.FunctionDef:
