@@ -115,8 +115,8 @@ figures.describe(
 # By hand: the average of the numbers 2, 5 and 9, with any positive weights that sum to 1, lies
 # between 2 and 9. No choice of weights gives 10. In the plane it is the same in every direction.
 #
-# The FFN has no such fence. Below, the blue points are 150 averages of three value vectors. The
-# orange ones are the tiny FFN of the same points.
+# The FFN has no such fence. Below, the dots are 150 averages of three value vectors. The crosses
+# are what an FFN with 8 hidden units and random weights makes of the same points.
 
 # %% explore="convex_hull"
 hull = data("convex_hull")
@@ -124,7 +124,7 @@ corners = hull["values"]
 fig, ax = plt.subplots(figsize=(6, 4.4))
 ax.fill(*corners.T, color=figures.SKY, alpha=0.2, label="convex hull of three values")
 ax.scatter(*hull["averages"].T, s=14, color=figures.BLUE, label="averages of the three (one head)")
-ax.scatter(*hull["after"].T, s=18, marker="x", color=figures.ORANGE, label="the tiny FFN of each average")
+ax.scatter(*hull["after"].T, s=18, marker="x", color=figures.ORANGE, label="an FFN of each average")
 ax.scatter(*corners.T, s=60, marker="^", color="black", label="the three value vectors")
 ax.set(xlabel="feature 0", ylabel="feature 1", aspect="equal")
 ax.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
@@ -143,9 +143,9 @@ figures.describe(
 #
 # Averaging again and again makes tokens alike. The next figure measures it on random weights
 # (12 tokens, `d_model` 64, 8 heads): the share of the stream in which the tokens *differ*. With
-# attention alone it falls from 0.96 to 0.65, 0.023 and 0.00000033 in three rounds; a fourth would end in
-# rounding noise. A residual and a layer norm (post-norm) slow this down greatly: 0.70 after three
-# rounds, 0.06 after twelve. Your numbers would differ with other random weights. The shape stays.
+# attention alone it falls from 0.96 to 0.65, then 0.023, then less than one millionth, in three
+# rounds. A residual and a layer norm (post-norm) slow this down greatly: 0.70 after three rounds,
+# 0.06 after twelve. Other random weights give other numbers. The shape stays.
 
 # %% explore="rank_collapse"
 collapsed = data("rank_collapse")
@@ -206,6 +206,7 @@ for ax, (d, f), counts in zip(axes, shares["widths"], shares["counts"]):
         colors=[figures.SKY, figures.ORANGE, "0.7"],
         startangle=90,
         counterclock=False,
+        pctdistance=0.68,
         autopct=lambda p: f"{p:.1f} %" if p > 3 else "",
         wedgeprops={"edgecolor": "white"},
         textprops={"fontsize": 9},
@@ -274,7 +275,7 @@ for m, (ax, coefficients) in enumerate(zip(axes, planes["coefficients"])):
     image = ax.pcolormesh(side, side, shown, vmin=0, vmax=10, cmap="cividis", rasterized=True)
     ax.set_facecolor("0.82")
     ax.plot(1, 2, "o", color="white", markeredgecolor="black", markersize=9)
-    ax.set(title=f"memory {m}", xlabel="feature 0 of the token", aspect="equal")
+    ax.set(title=f"memory {m}", xlabel="feature 0 of the token", aspect="equal", xticks=[-4, -2, 0, 2, 4, 6])
     ax.grid(False)
 axes[0].set_ylabel("feature 1 of the token")
 fig.colorbar(image, ax=axes, label="coefficient")
@@ -319,7 +320,7 @@ for m, (added, colour) in enumerate(zip(arrows["added"], (figures.BLUE, "0.5", f
     if arrows["coefficients"][m] > 0:
         ax.annotate("", start + added, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2.5})
         middle = start + added / 2
-        ax.text(*(middle + [0.05, -0.14]), f"memory {m}, length {np.linalg.norm(added):.3f}", color=colour)
+        ax.text(*(middle + [0.05, -0.16]), f"memory {m}: length {np.linalg.norm(added):.3f}")
         start = start + added
 ax.plot(0, 0, "ko")
 ax.plot(*arrows["y"], "k*", markersize=13, label="output (2, 1)")
@@ -548,7 +549,7 @@ else:
 
 # %% explore="four_matches"
 example = data("four_memories")
-fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True)
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True, sharey=True)
 for token, ax in enumerate(axes):
     place = np.arange(4)
     fires = example["shares"][token] > 0
@@ -626,21 +627,23 @@ fig, ax = plt.subplots()
 ax.loglog(load["facts"], load["without"], "s--", color=figures.ORANGE, label="one matrix, no ReLU")
 ax.loglog(load["facts"], load["with_relu"], "o-", color=figures.BLUE, label="written memories, threshold 2")
 ax.axvline(16, color="0.5", linestyle=":")
-ax.annotate("d_model = 16", (16, 0.005), (18, 0.005), color="0.3")
+ax.text(17, 0.005, "d_model = 16", color="0.3")
 ax.axhline(1, color="0.5", linestyle=":")
-ax.annotate("error as large as the fact", (1, 1), (1, 1.15), color="0.3", fontsize=9)
+ax.text(2, 1.15, "as large as the fact", color="0.3", fontsize=9)
 ax.set(xlabel="facts stored", ylabel="mean read-out error", ylim=(0.004, 10))
+ax.set_xticks(load["facts"], load["facts"])
+ax.minorticks_off()
 ax.legend(loc="lower right", bbox_to_anchor=(1, 0.18))
 figures.describe(
     fig,
     "With one matrix the read-out error reaches 1 at about 16 facts, the number of dimensions; with written memories "
-    "it is 0.1 there, 0.5 at 128 facts, and passes 1 before 512.",
+    "it is 0.11 there, 0.48 at 128 facts, and above 1 at 512.",
 )
 
 # %% [markdown]
-# The matrix has failed at 16 facts: error 0.97, as large as the facts themselves. The written
-# memories are at 0.10 there. They fail later, at 0.50 for 128 facts and 1.13 for 512. They do not
-# break at a clear border. They get worse little by little.
+# The matrix has failed at 16 facts: error 0.95, as large as the facts themselves. The written
+# memories are at 0.11 there. They fail later: 0.48 for 128 facts, 1.13 for 512. There is no clear
+# border where they break. They get worse little by little.
 #
 # Now overload your own. Change `n` and `threshold` and run the cell again. A higher threshold
 # forgives more. What does it cost? (Above 3, the own memory no longer answers fully.)

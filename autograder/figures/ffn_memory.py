@@ -37,11 +37,12 @@ def hidden_matrix():
 
 @figure_data
 def convex_hull():
-    """Three value vectors, averages of them with random attention weights, and the tiny FFN of each average."""
-    rng = np.random.default_rng(32)
-    values = np.array([[-2.0, -1.0], [3.0, 0.0], [0.0, 3.0]])
+    """Three value vectors, 150 averages of them with random weights, and a small random FFN (d_ff = 8) of each."""
+    rng = np.random.default_rng(34)
+    values = np.array([[-2.0, -1.0], [2.0, -0.5], [0.0, 2.0]])
     averages = rng.dirichlet([0.7, 0.7, 0.7], size=150) @ values
-    return {"values": values, "averages": averages.round(4), "after": ffn(averages, *TINY).round(4)}
+    W1, b1, W2, b2 = rng.normal(size=(2, 8)), rng.normal(size=8), rng.normal(size=(8, 2)), rng.normal(size=2)
+    return {"values": values, "averages": averages.round(4), "after": ffn(averages, W1, b1, W2, b2).round(4)}
 
 
 def attention_round(x, rng, heads=8):
@@ -220,7 +221,7 @@ def overloaded():
     """
     rng = np.random.default_rng(35)
     d, length = 16, 4.0
-    counts = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    counts = [2, 4, 8, 16, 32, 64, 128, 256, 512]
     with_relu, without = [], []
     for facts in counts:
         draws = [read_out_errors(rng, d, facts, length) for _ in range(max(6, 600 // facts))]
@@ -253,7 +254,7 @@ def who_learns():
             rng.normal(size=d),
         )
         pre = x @ W1 + b1
-        if abs(pre).min() > 0.05 and 3 <= (pre > 0).sum() <= 5:
-            break
-    _, dW1, *_ = ffn_backward(dy, x, W1, b1, W2, b2)
-    return {"pre": pre[0].round(3), "dW1": dW1.round(3)}
+        _, dW1, *_ = ffn_backward(dy, x, W1, b1, W2, b2)
+        learnt = np.linalg.norm(dW1, axis=0)[pre[0] > 0]
+        if abs(pre).min() > 0.3 and len(learnt) == 3 and learnt.min() > 2 and abs(dW1).max() < 5:
+            return {"pre": pre[0].round(3), "dW1": dW1.round(3)}
