@@ -43,9 +43,10 @@ figures.style()
 def draw_chain(ax, title, boxes, skip):
     """Boxes along an arrow, and the path around them, from box skip[0] to box skip[1]."""
     for i, label in enumerate(boxes):
-        ax.text(i, 0, label, ha="center", va="center", bbox={"boxstyle": "round,pad=0.4", "fc": "white", "ec": figures.BLUE})
+        colour = figures.YELLOW if label == "norm" else "white"
+        ax.text(i, 0, label, ha="center", va="center", bbox={"boxstyle": "round,pad=0.4", "fc": colour, "ec": figures.BLUE})
     for i in range(len(boxes) - 1):
-        ax.annotate("", (i + 0.62, 0), (i + 0.38, 0), arrowprops={"arrowstyle": "->"})
+        ax.annotate("", (i + 0.7, 0), (i + 0.3, 0), arrowprops={"arrowstyle": "->"})
     around = {"arrowstyle": "->", "color": figures.RED, "lw": 2, "connectionstyle": "arc3,rad=-0.35"}
     ax.annotate("", (skip[1], 0.22), (skip[0], 0.22), arrowprops=around)
     ax.set(title=title, xlim=(-0.5, len(boxes) - 0.5), ylim=(-0.6, 1.1))
@@ -161,24 +162,21 @@ groups = {
     "layer norm": (sentence == 0) & (token == 1),
     "batch norm": feature == 2,
     "instance norm": (sentence == 0) & (feature == 2),
-    "everything": feature >= 0,
+    "all numbers": feature >= 0,
 }
 fig, axes = plt.subplots(1, 4, figsize=(7.2, 3.6), sharey=True)
 for ax, (name, group) in zip(axes, groups.items()):
     picture = np.insert(group.reshape(9, 4).astype(float), [3, 6], np.nan, axis=0)  # a gap between sentences
-    ax.imshow(picture, cmap="Blues", vmin=0, vmax=1.4, aspect="auto")
-    ax.plot(2, 1, "*", ms=13, color=figures.ORANGE)
-    ax.set(title=name, xticks=range(4), xticklabels=[1, 2, 3, 4], xlabel="feature")
-    ax.set_xticks(np.arange(5) - 0.5, minor=True)
-    ax.set_yticks(np.arange(12) - 0.5, minor=True)
+    ax.pcolormesh(np.ma.masked_invalid(picture), cmap="Blues", vmin=0, vmax=1.4, edgecolors="grey", lw=0.7)
+    ax.plot(2.5, 1.5, "*", ms=13, color=figures.ORANGE)
+    ax.set(title=name, xticks=np.arange(4) + 0.5, xticklabels=[1, 2, 3, 4], xlabel="feature")
     ax.grid(False)
-    ax.grid(which="minor", color="lightgrey")
-    ax.tick_params(which="minor", length=0)
-axes[0].set(yticks=[1, 5, 9], yticklabels=["sentence 1", "sentence 2", "sentence 3"], ylabel="tokens, three per sentence")
+axes[0].set(yticks=[1.5, 5.5, 9.5], yticklabels=["sentence 1", "sentence 2", "sentence 3"], ylabel="tokens, three per sentence")
+axes[0].invert_yaxis()
 figures.describe(
     fig,
     "Four grids of nine tokens by four features; dark are the numbers whose mean normalises the starred one. Layer norm: its own "
-    "row. Batch norm: its whole column, all sentences. Instance norm: its column within its sentence. Everything: the whole grid.",
+    "row. Batch norm: its whole column, all sentences. Instance norm: its column within its sentence. All numbers: the whole grid.",
 )
 
 # %% [markdown]
@@ -216,7 +214,7 @@ ax.plot(number, steps["batch"], "o", ms=4, color=figures.SKY, label="mean of thi
 ax.plot(number, steps["running"], color=figures.BLUE, lw=2.5, label="running mean")
 ax.axhline(steps["true"], color=figures.BLACK, ls="--", lw=1, label="mean of all data")
 ax.set(xlabel="training batch (count)", ylabel="mean of one feature (no unit)", title="What batch norm remembers for later use")
-ax.legend(loc="lower right")
+fig.legend(loc="outside lower center", ncols=3, fontsize=9)
 figures.describe(
     fig,
     "Over 60 training batches the batch means scatter between 1.4 and 4.9 around 3; the running mean starts at 0, climbs and stays near 3.",
@@ -238,8 +236,8 @@ gap = data("batch_size_gap")
 fig, ax = plt.subplots()
 ax.plot(gap["size"], gap["gap"], "o-")
 ax.set_xscale("log", base=2)
-ax.set(xlabel="batch size (rows)", ylabel="typical difference (no unit)", ylim=(0, 1.05), xticks=gap["size"])
-ax.set_xticklabels(gap["size"])
+ax.set(xlabel="batch size (rows)", ylabel="typical difference (no unit)", ylim=(0, 1.05))
+ax.set_xticks(gap["size"], gap["size"])
 ax.set_title("Batch norm: the same number in training and in use")
 figures.describe(
     fig,
@@ -397,7 +395,7 @@ fig, ax = plt.subplots()
 for kind, mark in (("no norm", "-"), ("pre-norm", "--"), ("post-norm", ":")):
     ax.plot(growth[f"{kind}: size"], mark, lw=2.5, label=kind)
 ax.set_yscale("log")
-ax.set(xlabel="depth (blocks)", ylabel="root mean square of the stream", title="How large the stream gets")
+ax.set(xlabel="depth (blocks)", ylabel="root mean square of the stream", xticks=range(0, 25, 4), title="How large the stream gets")
 ax.legend()
 figures.describe(
     fig,
@@ -497,7 +495,7 @@ figures.describe(
 
 # %% explore="three_terms"
 terms = data("backward_terms")
-panels = [("g", "g"), ("without_mean", "minus its mean"), ("without_both", "minus the part along x-hat"), ("dx", "divided by sigma")]
+panels = [("g", "g"), ("without_mean", "minus its mean"), ("without_both", "minus the part\nalong x-hat"), ("dx", "divided by sigma")]
 fig, axes = plt.subplots(1, 4, figsize=(7.6, 2.9), sharey=True)
 for ax, (key, title) in zip(axes, panels):
     ax.bar(range(1, 5), terms[key], color=figures.BLUE)
@@ -569,7 +567,7 @@ for name, mean, variance, reach, colour in zip(
     ax.add_patch(plt.Rectangle(corner, width, height, fc=colour, ec=figures.BLACK, alpha=0.7))
     ax.annotate(name, (mean + trial["mean_reach"], variance), (6, -4), textcoords="offset points")
 ax.plot(0, 1, "*", ms=16, color=figures.BLACK)
-ax.annotate("every true row", (0, 1), (12, -4), textcoords="offset points")
+ax.annotate("every true row: mean 0, variance 1", (0, 1), (12, -4), textcoords="offset points")
 ax.set(xlabel="mean of the row (no unit)", ylabel="variance of the row (no unit)", xlim=(-0.02, 0.11), ylim=(0.92, 1.12))
 ax.set_title("What rounding to two places can explain: the boxes")
 figures.describe(
@@ -614,8 +612,9 @@ slip = data("d_minus_1_error")
 fig, ax = plt.subplots()
 ax.loglog(slip["width"], 100 * slip["by_width"], "o-", base=2)
 ax.set_yscale("log", base=10)
-ax.set(xlabel="d_model (numbers per token)", ylabel="outputs too small by (%)", xticks=slip["width"])
-ax.set_xticklabels(slip["width"])
+ax.set(xlabel="d_model (numbers per token)", ylabel="outputs too small by (%)")
+ax.set_xticks(slip["width"], slip["width"])
+ax.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
 ax.set_title("The cost of dividing by d - 1")
 figures.describe(
     fig,
@@ -629,7 +628,7 @@ figures.describe(
 slip = data("d_minus_1_error")
 fig, ax = plt.subplots()
 ax.plot(range(1, 25), 100 * slip["by_depth"], "o-")
-ax.set(xlabel="depth (blocks)", ylabel="relative error of the stream (%)", ylim=(0, 1.2))
+ax.set(xlabel="depth (blocks)", ylabel="relative error of the stream (%)", xticks=range(0, 25, 4), ylim=(0, 1.2))
 ax.set_title("d - 1 in every norm of a post-norm stack, d_model = 64")
 figures.describe(fig, "The relative error of the stream stays between 0.78 and 0.89 percent over 24 blocks; it does not grow.")
 
