@@ -524,8 +524,8 @@ figures.describe(
 #
 # and $b_2$ = (0.01, 0.02, −0.01, 0.03), which every token gets.
 #
-# **By hand,** token 1: its match with A is 1.474167 + 1.304071 = 2.778238, above 1 + 1, so A adds its
-# whole value. C matches with 1.795460, above 0.5 + 1: whole value. B and D match with less than
+# **By hand,** token 1: its match with A is 1.474 + 1.304 = 2.778, above 1 + 1, so A adds its
+# whole value. C matches with 1.795, above 0.5 + 1: whole value. B and D match with less than
 # their thresholds. So the output is A + C + $b_2$; its first entry is 0.05 + 0.02 + 0.01 = 0.08.
 #
 # The cell below writes the four facts with your `write_memory`, into an FFN that starts without a
