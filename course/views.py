@@ -222,9 +222,6 @@ def row_difference(answers: Sequence[Answer], question: Question) -> dict[str, A
 # ---------------------------------------------------------------- lesson 2: inputs that expose a wrong norm
 
 
-EXPOSED = "exposed: the two answers differ by more than 0.1"
-
-
 def exposed(answers: Sequence[Answer], question: Question, layer_norm: Callable[..., Any]) -> dict[str, str]:
     """Whether an input exposes the wrong layer norm about["wrong norm"]; the answer is a dict of inputs.
 
@@ -249,7 +246,7 @@ def _exposure(x: np.ndarray, name: str, layer_norm: Callable[..., Any]) -> str:
         return "nan or infinity in it"
     differences = _norm_differences(x, layer_norm)
     if differences[name] > 0.1:
-        return EXPOSED
+        return "exposed"
     if max(differences.values()) > 0.1:
         return "not exposed; another wrong norm is"
     if (x == x[..., :1]).all():

@@ -1638,7 +1638,7 @@ def swap(rng: np.random.Generator, norm, shape: tuple[int, int, int], j: int, si
 
 @LEAK.worked("three sentences of one token, layer norm and batch norm", 0.5, decimals=6)
 def _():
-    X = np.array([[[1.0, 2.0]], [[3.0, 6.0]], [[5.0, 4.0]]])
+    X = np.array([[[1.0, 2.0]], [[3.0, 6.0]], [[2.0, 4.0]]])
     for norm in (YOUR_LAYER_NORM, YOUR_BATCH_NORM):
         yield ask(norm, X, 2, np.array([[8.0, 4.0]]))
 
@@ -2754,7 +2754,8 @@ CORRECTED = [
 
 @COULD_BE_LAYER_NORM.worked("the published rows are impossible, the right ones are not", 0.6)
 def _():
-    yield ask(np.array(PUBLISHED + CORRECTED), 2)
+    yield ask(np.array(PUBLISHED), 2)
+    yield ask(np.array(CORRECTED), 2)
 
 
 @COULD_BE_LAYER_NORM.must("normalised rows, and rows with one entry moved", 1.6)
@@ -2786,7 +2787,7 @@ def widths(rng):
     for d in (2, 3, 16, 64):
         decimals = int(rng.integers(2, 5))
         rows = [possible(rng, d, decimals), possible(rng, d, decimals)]
-        rows += [one_entry_moved(rng, d, decimals), wrong_mean(rng, d, decimals)]
+        rows += [make(rng, d, decimals) for make in (one_entry_moved, wrong_mean, wrong_variance)]
         yield mixed(rng, rows, decimals)
 
 
@@ -2795,6 +2796,7 @@ def near_the_allowance(rng):
     for decimals in (2, 3):
         rows = [mean_just_outside(rng, 8, decimals) for _ in range(2)]
         rows += [variance_far_but_inside(rng, 8, decimals) for _ in range(2)]
+        rows.append(wrong_variance(rng, 8, decimals))
         yield mixed(rng, rows, decimals)
 
 

@@ -122,7 +122,7 @@ def test_the_jacobian_by_hand(text):
 
 
 def test_the_leak_by_hand(text):
-    X, new = np.array([[[1.0, 2.0]], [[3.0, 6.0]], [[5.0, 4.0]]]), np.array([[8.0, 4.0]])
+    X, new = np.array([[[1.0, 2.0]], [[3.0, 6.0]], [[2.0, 4.0]]]), np.array([[8.0, 4.0]])
 
     def batch(x):
         return batch_norm(x, np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), True)[0]
@@ -130,16 +130,17 @@ def test_the_leak_by_hand(text):
     after = X.copy()
     after[2] = new
     for x, numbers in (
-        (X, "1, 3, 5 has mean 3 and variance 8/3"),
+        (X, "1, 3, 2 has mean 2 and variance 2/3"),
         (after, "the mean is 4 and the variance 26/3"),
     ):
         assert says(text, numbers)
         assert f"{x[:, 0, 0].mean():g}" in numbers
-    assert X[:, 0, 0].var() == pytest.approx(8 / 3) and after[:, 0, 0].var() == pytest.approx(26 / 3)
+    assert X[:, 0, 0].var() == pytest.approx(2 / 3) and after[:, 0, 0].var() == pytest.approx(26 / 3)
     old, moved = batch(X)[:, 0, 0], batch(after)[:, 0, 0]
-    assert says(text, f"rows 1 and 2 give {old[0]:.3f} and {old[1]:g}")
+    assert says(text, f"rows 1 and 2 give {old[0]:.3f} and {old[1]:.3f}")
     assert says(text, f"they give {moved[0]:.3f} and {moved[1]:.3f}")
-    assert says(text, f"the leak is {leak(batch, X, 2, new):.3f}")
+    assert says(text, f"from {old[1]:.3f} to {moved[1]:.3f}: the leak is {leak(batch, X, 2, new):.3f}")
+    assert says(text, f"experiment by {leak(batch, X, 2, new):.3f}, with layer norm by 0")
     assert leak(plain, X, 2, new) == 0
     maps = FIGURES["leak_maps"]()
     others = [0, 2, 3]
