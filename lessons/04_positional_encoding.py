@@ -1,27 +1,24 @@
 # %% [markdown]
-# # Lesson 4. Positional encoding as a rotation
+# # 4 Positional encoding as a rotation
 #
-# Attention compares every word with every other word. It does not see which of them came first.
-# This lesson gives each place in a sentence a mark that the network can read, and shows why the
-# mark of the original Transformer is a clock.
+# *A clock with 256 hands.*
+#
+# Attention compares every word with every other word. It does not see which of them came first. This lesson gives each place in a
+# sentence a mark that the network can read, and shows why the mark of the original Transformer is a clock.
 #
 # **After this lesson you can**
 #
-# - say exactly what attention loses without positions, and test it,
-# - build the table of the paper and read a row of it as 256 clock hands,
-# - say how alike two places look, and why only their distance counts,
-# - move a whole sentence by *k* places with one matrix, and say which way it turns,
-# - explain what adding positions gives away again, and how rotary positions (RoPE) keep it,
+# - say exactly what attention loses without positions, and test it;
+# - build the table of the Transformer paper, and read a row of it as 256 clock hands;
+# - say how alike two places look, and why only their distance counts;
+# - move a whole sentence by *k* places with one matrix, and say which way it turns;
+# - explain what adding positions gives away again, and how rotary positions (RoPE) keep it;
 # - read a position back from blurred numbers.
 #
-# **It builds on** lesson 0 only: rows are tokens, a vector meets a matrix from the left (`x @ W`), and half
-# a page on what attention does. Sine, cosine and radians are all the mathematics you need.
-# Nothing here depends on post-norm or pre-norm: positions come in before the first block.
+# **It builds on** lesson 0: rows are tokens, a vector meets a matrix from the left (`x @ W`), and half a page on what attention does. You need sine, cosine
+# and radians. No earlier code has to be pasted. Nothing here depends on post-norm or pre-norm: positions come in before the first block.
 #
-# **Time:** about 85 minutes for the core exercises with the reading. The stretch exercises take
-# another hour, and nothing later needs them.
-
-# %% overview
+# **How long.** The core exercises take about 85 minutes with the reading. The stretch exercises take another hour; no core exercise needs them.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,8 +28,10 @@ from course import check, data, figures, hint, own, quiz
 
 figures.style()
 
+# %% overview
+
 # %% [markdown]
-# ## Attention sees a bag of words
+# ## 1. Attention sees a bag of words
 #
 # Take the three words *dog bites man*. Attention gives each word a new row: a mixture of what all
 # the words say, weighted by how well they match. Which word matches which is computed from the words
@@ -60,7 +59,10 @@ for ax, rows, words in zip(axes, (bag["before"], bag["after"]), ("dog bites man"
     for (row, column), value in np.ndenumerate(rows):
         ax.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if value < 0.1 else "black")
 axes[0].set_ylabel("token")
-figures.describe(fig, "One attention head without positions: turning the sentence round moves the rows of dog and man and changes no number.")
+figures.describe(
+    fig,
+    "One attention head without positions: turning the sentence round moves the rows of dog and man and changes no number.",
+)
 
 # %% [markdown]
 # Two words for this, often mixed up:
@@ -74,7 +76,7 @@ figures.describe(fig, "One attention head without positions: turning the sentenc
 # The way out is simple: before the first block, mark every row with its place.
 
 # %% [markdown]
-# ## A clock with 256 hands
+# ## 2. A clock with 256 hands
 #
 # How would you write the number of a place into a vector? The bare number 0, 1, 2, 3, ... grows without
 # end and drowns the words. A clock does better: its hands go round and never grow, and several hands
@@ -86,7 +88,7 @@ figures.describe(fig, "One attention head without positions: turning the sentenc
 #
 # $$\omega_i = \text{base}^{-2i/d_\text{model}} \qquad \text{with base} = 10000$$
 #
-# Read aloud: *omega of hand i is the base to the power minus two i over d_model*. It is an angle in **radians per
+# In words: *omega of hand i is the base to the power minus two i over d_model*. It is an angle in **radians per
 # position**. Hand 0 always turns by 1 radian (about 57 degrees), since any number to the power 0 is 1. The others are slower and slower.
 #
 # A full turn is $2\pi$ radians, about 6.283. So one turn takes $2\pi / \omega_i$ positions. This is the **wavelength** of the hand.
@@ -111,7 +113,11 @@ for ax, i, wavelength in zip(axes, (0, 32, 64), (6.2832, 19.8692, 62.8319)):
     ax.plot(range(64), np.sin(2 * np.pi * np.arange(64) / wavelength), "o", ms=3)
     ax.set(title=f"hand {i}: one turn in {wavelength:.1f} positions", ylabel="sine", ylim=(-1.2, 1.2))
 axes[-1].set_xlabel("position")
-figures.describe(fig, "The sines of hands 0, 32 and 64 over 64 positions: they repeat after 6.3, 19.9 and 62.8 positions; dots mark whole positions.")
+figures.describe(
+    fig,
+    "The sines of hands 0, 32 and 64 over 64 positions: they repeat after 6.3, 19.9 and 62.8 positions; dots mark whole "
+    "positions.",
+)
 
 # %% [markdown]
 # The first hand repeats every 6.28 positions and tells neighbours apart. The last one needs 60,611 positions
@@ -126,17 +132,20 @@ ax.semilogy(wavelength)
 ax.axhline(10000 * 2 * np.pi, color=figures.RED, linestyle="--")
 ax.text(0, 75000, "10000 · 2π = 62832: not reached", color=figures.RED)
 ax.set(xlabel="hand i", ylabel="wavelength in positions (log scale)", ylim=(4, 200000))
-figures.describe(fig, "Wavelengths of the 256 hands on a logarithmic scale: a straight line from 6.28 to 60,611, just below 62,832.")
+figures.describe(
+    fig,
+    "Wavelengths of the 256 hands on a logarithmic scale: a straight line from 6.28 to 60,611, just below 62,832.",
+)
 
 # %% [markdown]
-# ## The table
+# ## 3. The table
 #
 # At place `pos`, hand *i* has turned by the angle `pos` times omega. The table holds one row per place, and in it the sine and the
 # cosine of every hand, side by side:
 #
 # $$PE[\text{pos}, 2i] = \sin(\text{pos} \cdot \omega_i) \qquad PE[\text{pos}, 2i+1] = \cos(\text{pos} \cdot \omega_i)$$
 #
-# Read aloud: *in row pos, the even column two i holds the sine of pos times omega i; the odd column beside it holds the cosine
+# In words: *in row pos, the even column two i holds the sine of pos times omega i; the odd column beside it holds the cosine
 # of the same angle.* Both columns of a pair belong to one hand. This order is called **interleaved**. Positions count from 0.
 #
 # **By hand,** for `d_model = 4`. Position 0: all angles are 0, so the row is (0, 1, 0, 1). Position 1: the angles are
@@ -167,7 +176,11 @@ for ax, pos, right, up in zip(axes, clock["positions"], clock["right"], clock["u
     ax.set(title=f"position {pos}", aspect="equal", xticks=[], yticks=[0, 15], xlim=(-1, 16), ylim=(16, -1))
     ax.set_yticklabels(["hands 0 to 15", "hands 240 to 255"] if pos == 0 else [])
     ax.grid(False)
-figures.describe(fig, "The 256 hands as arrows, 16 to a row, sine to the right and cosine up: all point up at position 0; at 1, 10 and 100 the fast hands in the upper rows have moved on, the slow ones below hardly.")
+figures.describe(
+    fig,
+    "The 256 hands as arrows, 16 to a row, sine to the right and cosine up: all point up at position 0; at 1, 10 and 100 "
+    "the fast hands in the upper rows have moved on, the slow ones below hardly.",
+)
 
 # %% [markdown]
 # At position 0 all hands point straight up. The fast hands (top rows) leave at once; the slow ones (bottom rows) have hardly moved at position 100.
@@ -180,7 +193,11 @@ image = ax.imshow(data("table_picture")["table"], aspect="auto", vmin=-1, vmax=1
 ax.set(xlabel="column", ylabel="position", title="the table for d_model = 32")
 ax.grid(False)
 fig.colorbar(image, label="entry")
-figures.describe(fig, "Heat map of 40 positions by 32 columns: the left columns flicker from row to row, the right ones hardly change: their sines stay near 0, their cosines near 1.")
+figures.describe(
+    fig,
+    "Heat map of 40 positions by 32 columns: the left columns flicker from row to row, the right ones hardly change: their "
+    "sines stay near 0, their cosines near 1.",
+)
 
 # %% [markdown]
 # The next cell lets the clock run on *your* table. Press the triangle.
@@ -208,7 +225,7 @@ else:
     interact(show_clock, pos=Play(min=0, max=200, interval=150));
 
 # %% [markdown]
-# ## How alike are two places?
+# ## 4. How alike are two places?
 #
 # Attention compares vectors by their dot product. So what is the dot product of two rows of the table?
 #
@@ -216,12 +233,12 @@ else:
 #
 # $$\sin a \, \sin b + \cos a \, \cos b = \cos(a - b)$$
 #
-# Read aloud: *the product of two hands is the cosine of the angle between them*. The angle between hand *i* at two places is their
+# In words: *the product of two hands is the cosine of the angle between them*. The angle between hand *i* at two places is their
 # distance *k* times omega. The starting place drops out:
 #
 # $$PE[\text{pos}] \cdot PE[\text{pos} + k] = \sum_i \cos(\omega_i \, k)$$
 #
-# Read aloud: *the dot product of two rows is the sum, over all hands, of the cosine of omega times the distance*. **Only the distance counts.**
+# In words: *the dot product of two rows is the sum, over all hands, of the cosine of omega times the distance*. **Only the distance counts.**
 #
 # **By hand,** for `d_model = 4` and *k* = 1: cosine of 1 plus cosine of 0.01 is 0.54030 + 0.99995 = 1.54025. A row with itself: 1 + 1 = 2.
 #
@@ -249,7 +266,11 @@ near.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=9)
 far.plot(alike["far"], alike["far512"], color=figures.GREEN)
 far.axhline(0, color=figures.BLACK, lw=0.8)
 far.set(xlabel="distance k in positions", title="d_model = 512, far away")
-figures.describe(fig, "Likeness of two places against their distance: highest at 0, the same to both sides, falling with ripples; for d_model = 512 it ends a little below 0 after some thousand positions.")
+figures.describe(
+    fig,
+    "Likeness of two places against their distance: highest at 0, the same to both sides, falling with ripples; for d_model "
+    "= 512 it ends a little below 0 after some thousand positions.",
+)
 
 # %% [markdown]
 # Three things to see. The curve is the same to the left and to the right: the product does not know which word comes first. It
@@ -259,13 +280,13 @@ figures.describe(fig, "Likeness of two places against their distance: highest at
 # %% exercise="pe_dot"
 
 # %% [markdown]
-# ## Word plus place
+# ## 5. Word plus place
 #
 # The first block reads the sum of two rows: one says *which word*, one says *which place*.
 #
 # $$x = \sqrt{d_\text{model}} \cdot E[\text{id}] + PE[\text{place}]$$
 #
-# Read aloud: *look up the word's row in the table E, multiply it by the root of d_model, and add the row of the place where it
+# In words: *look up the word's row in the table E, multiply it by the root of d_model, and add the row of the place where it
 # stands*. The place counts within the sentence, from 0; every sentence of a batch starts again at 0.
 #
 # Why the root? In the paper the table E has a second job: the same numbers turn the decoder's output into
@@ -294,12 +315,16 @@ ax.loglog(widths, words, "^-", label="word as it stands in the table")
 ax.set(xlabel="d_model", ylabel="length of the row (log scale)", xticks=widths, xticklabels=widths)
 ax.minorticks_off()
 ax.legend()
-figures.describe(fig, "Length of rows against d_model: words of random tables with short rows stay at 1 while places grow with the root of d_model, so unscaled words become a whisper; scaled words keep pace.")
+figures.describe(
+    fig,
+    "Length of rows against d_model: words of random tables with short rows stay at 1 while places grow with the root of "
+    "d_model, so unscaled words become a whisper; scaled words keep pace.",
+)
 
 # %% exercise="embed"
 
 # %% [markdown]
-# ## Does it see the order?
+# ## 6. Does it see the order? (stretch)
 #
 # You saw the bag of words in a picture. Now make it a test that works for any function *f* from rows to rows.
 #
@@ -308,7 +333,7 @@ figures.describe(fig, "Length of rows against d_model: words of random tables wi
 #
 # $$\text{gap} = \max \, | \, f(X[\text{perm}]) - f(X)[\text{perm}] \, |$$
 #
-# Read aloud: *the gap is the largest absolute entry of f of the shuffled rows minus the shuffled rows of f*.
+# In words: *the gap is the largest absolute entry of f of the shuffled rows minus the shuffled rows of f*.
 #
 # **By hand,** let *f* be the running sum, *X* the column (1, 2, 3), and the shuffle (1, 2, 0): row 1 comes first, then row 2, then
 # row 0. Shuffled: (2, 3, 1). Its running sum: (2, 5, 6). The other way: the running sum of *X* is (1, 3, 6), shuffled (3, 6, 1).
@@ -331,14 +356,18 @@ bars = ax.barh(swap["names"], swap["gaps"], color=figures.SKY)
 ax.bar_label(bars, [f"{gap:.2f}" for gap in swap["gaps"]], padding=4)
 ax.invert_yaxis()
 ax.set(xlabel="gap: largest absolute difference", xlim=(0, 10))
-figures.describe(fig, "The gap for five functions of six random tokens: 0 for a map of each row and for plain attention, clearly above 0 with positions added, with a causal mask, and for a running sum.")
+figures.describe(
+    fig,
+    "The gap for five functions of six random tokens: 0 for a map of each row and for plain attention, clearly above 0 with "
+    "positions added, with a causal mask, and for a running sum.",
+)
 
 # %% [markdown]
 # So the sentence "attention does not see the order" needs two conditions: **no positions, and no causal mask**. An encoder has no such mask.
 # It needs the table.
 
 # %% [markdown]
-# ## A shift is a rotation
+# ## 7. A shift is a rotation
 #
 # A head often wants "the word *k* places back". For that, the row of `pos + k` must be easy to compute from the row of `pos`, with the same recipe
 # at every place. With clock hands it is: moving on by *k* places turns hand *i* by the angle $k\,\omega_i$, wherever it points.
@@ -351,7 +380,7 @@ figures.describe(fig, "The gap for five functions of six random tokens: 0 for a 
 #
 # $$\begin{pmatrix} \sin(a+b) \\ \cos(a+b) \end{pmatrix} = \begin{pmatrix} \cos b & \sin b \\ -\sin b & \cos b \end{pmatrix} \begin{pmatrix} \sin a \\ \cos a \end{pmatrix}$$
 #
-# Read aloud: *the new sine is cosine b times the old sine plus sine b times the old cosine; the new cosine is minus sine b times the old sine
+# In words: *the new sine is cosine b times the old sine plus sine b times the old cosine; the new cosine is minus sine b times the old sine
 # plus cosine b times the old cosine.* The angle *a* stands only in the columns. The matrix does not know where the clock stands.
 #
 # **By hand,** one step of hand 0 (*k* = 1, omega = 1): the matrix is ((0.5403, 0.8415), (-0.8415, 0.5403)). Position 0 is the column (0, 1).
@@ -377,7 +406,11 @@ ax.plot(np.sin(angle), np.cos(angle), "o", color=figures.BLUE)
 for pos in angle:
     ax.text(1.15 * np.sin(pos), 1.15 * np.cos(pos), pos, ha="center", va="center")
 ax.set(xlabel="sine (column 0)", ylabel="cosine (column 1)", aspect="equal", xlim=(-1.35, 1.35), ylim=(-1.35, 1.35))
-figures.describe(fig, "Hand 0 at positions 0 to 6 on a circle, sine to the right and cosine up: it starts at the top and every step is the same turn, clockwise.")
+figures.describe(
+    fig,
+    "Hand 0 at positions 0 to 6 on a circle, sine to the right and cosine up: it starts at the top and every step is the "
+    "same turn, clockwise.",
+)
 
 # %% [markdown]
 # The same arrow leads from 0 to 1, from 1 to 2, from 5 to 6. Drawn with the cosine to the right and the sine up, the arrows would run
@@ -389,7 +422,7 @@ figures.describe(fig, "Hand 0 at positions 0 to 6 on a circle, sine to the right
 # %% exercise="shift_matrix"
 
 # %% [markdown]
-# ## What adding gives away
+# ## 8. What adding gives away
 #
 # The dot product of two *places* depends on their distance alone. Attention does not compare places, though. It compares sums of word and
 # place, after two matrices. With word rows $w$ and place rows $p$, the score of a query at place *m* with a key at place *n* is
@@ -410,20 +443,24 @@ for ax, name, title in zip(axes, names, titles):
     ax.set_title(title, fontsize=10)
     ax.grid(False)
 axes[0].set_ylabel("place of the query")
-figures.describe(fig, "Five heat maps for 12 random words: without matrices the place term is striped along the diagonals; with random W_Q and W_K none of the four terms is.")
+figures.describe(
+    fig,
+    "Five heat maps for 12 random words: without matrices the place term is striped along the diagonals; with random W_Q "
+    "and W_K none of the four terms is.",
+)
 
 # %% [markdown]
 # Bright means a high score. In the first map each diagonal has one colour: equal distance, equal score. In the last map, the same places after random $W_Q$ and $W_K$,
 # the stripes are gone. Training may bring something like them back, but nothing in the architecture does.
 #
-# ## Turn instead of adding: RoPE
+# ## 9. Turn instead of adding: RoPE (stretch)
 #
 # **Rotary positions** (RoPE) go another way. Nothing is added to the words. Instead, queries and keys are cut into pairs, and each pair is turned by
 # `position` times omega, *after* $W_Q$ and $W_K$. Turning a pair (a, b) **counter-clockwise** by the angle $\theta$ gives
 #
 # $$(a \cos\theta - b \sin\theta, \;\; a \sin\theta + b \cos\theta)$$
 #
-# Read aloud: *new a is old a times cosine minus old b times sine; new b is old a times sine plus old b times cosine.* The pairs here are
+# In words: *new a is old a times cosine minus old b times sine; new b is old a times sine plus old b times cosine.* The pairs here are
 # neighbouring columns, interleaved as in the table.
 #
 # Why does that help? If a query is turned by *m* steps and a key by *n*, the angle between them changes by *n - m* steps and by nothing else. The
@@ -442,12 +479,16 @@ for ax, name, title in zip(axes, ("added", "turned"), ("places added before W_Q,
     ax.grid(False)
     fig.colorbar(image, ax=ax, label="score")
 axes[0].set_ylabel("place of the query")
-figures.describe(fig, "Scores of one word with itself at 12 places, same random W_Q and W_K: with added places no diagonal has a single colour, with RoPE every diagonal has.")
+figures.describe(
+    fig,
+    "Scores of one word with itself at 12 places, same random W_Q and W_K: with added places no diagonal has a single "
+    "colour, with RoPE every diagonal has.",
+)
 
 # %% exercise="rope"
 
 # %% [markdown]
-# ## Four tables, all correct
+# ## 10. Four tables, all correct
 #
 # The paper writes down one table. Programs use others. All of them hold the same kind of hands:
 #
@@ -470,7 +511,11 @@ for ax, (name, title) in zip(axes, titles.items()):
     ax.set(title=title, xlabel="column")
     ax.grid(False)
 axes[0].set_ylabel("position")
-figures.describe(fig, "Four tables for d_model = 32 and 40 positions: the same waves, in the paper's table side by side, in the three others with all sines and all cosines in separate halves.")
+figures.describe(
+    fig,
+    "Four tables for d_model = 32 and 40 positions: the same waves, in the paper's table side by side, in the three others "
+    "with all sines and all cosines in separate halves.",
+)
 
 # %% [markdown]
 # The information is the same, and a model trained with any of them can be equally good. But its **weights** fit one table only. Swap the table under trained weights and
@@ -479,7 +524,7 @@ figures.describe(fig, "Four tables for d_model = 32 and 40 positions: the same w
 # runs, and still translates something. When you load weights, find out which layout they were trained with.
 
 # %% [markdown]
-# ## Reading the time back
+# ## 11. Reading the time back (stretch)
 #
 # Can the network get the position back out of the row? You can, even if the numbers are blurred. Suppose that every entry of a row of
 # width 32 carries noise of about 0.1.
@@ -499,8 +544,12 @@ for row, (begin, width) in enumerate(zip(blur["begin"].T, blur["width"])):
     ax.broken_barh([(left, width) for left in begin], (row - 0.35, 0.7), color=figures.BLUE)
 ax.axvline(44, color=figures.RED, linestyle="--")
 ax.set_yticks(range(4), [f"{wavelength:.1f}" for wavelength in blur["wavelength"]])
-ax.set(xlabel="position", ylabel="one turn takes\n... positions", xlim=(-2, 130))
-figures.describe(fig, "Bars show where each of four blurred hands says that it can be: the fast hand many thin bars, the slow ones few wide bars. Only at the dashed line, position 44, all four agree.")
+ax.set(xlabel="position", ylabel="positions per turn", xlim=(-2, 130))
+figures.describe(
+    fig,
+    "Bars show where each of four blurred hands says that it can be: the fast hand many thin bars, the slow ones few wide "
+    "bars. Only at the dashed line, position 44, all four agree.",
+)
 
 # %% exercise="decode_position"
 
@@ -515,26 +564,26 @@ figures.describe(fig, "Bars show where each of four blurred hands says that it c
 # - Interleaved or in halves, the paper's exponent or another: the same information, but weights fit one layout only.
 
 # %% [markdown] written="distance_only" points=4
-# **Written question.** A colleague writes: "*Sinusoidal positions are added to the words. Therefore attention scores depend only on the distance
+# **In your own words.** A colleague writes: "*Sinusoidal positions are added to the words. Therefore attention scores depend only on the distance
 # between two tokens, and the model works for texts of any length.*" Which parts of this are right, which are wrong, and what would you change?
 # About 150 words.
 #
 # ---
 #
-# One point each:
+# **Rubric** (4 points), one point each:
 #
 # 1. **What is right:** the dot product of two rows of the table depends on the distance alone (a sum of cosines of omega times the distance); a shift is the same rotation everywhere.
 # 2. **Why it does not carry over:** positions are added to words and pass through W_Q and W_K. The score has four terms; the matrix between the two places mixes the hands, and the mixed terms (word with place) depend on the absolute place. Only special weights keep the distance.
 # 3. **What would make it true:** turning queries and keys after the projections (RoPE); the score then depends on the words and the distance. (Relative biases such as ALiBi or T5's are also accepted.)
 # 4. **Length:** the table can be computed for any position, but the paper says only that it *may* extrapolate; later tests found it poor, for plain RoPE too. Being able to compute a row is not the same as having learned to use it.
 #
-# *Model answer.* The first half is true of the table itself: the product of two rows is a sum of cosines of the distance. But attention does not multiply rows of the table. It multiplies (word + place) W_Q with (word + place) W_K.
+# **Model answer.** The first half is true of the table itself: the product of two rows is a sum of cosines of the distance. But attention does not multiply rows of the table. It multiplies (word + place) W_Q with (word + place) W_K.
 # That gives four terms. Two of them join a word with an absolute place, and in the fourth the matrix W_Q W_K^T stands between the places and mixes the hands, so that equal distances no longer give equal scores, except for special weights.
 # With RoPE, which turns queries and keys after the projections, scores do depend on the words and on the distance only. "Any length" does not follow in either case: a row exists for every position, but the model has never
 # been trained on rows far down. The paper says that sinusoids may extrapolate; later tests found that they do so badly. I would write: "the table makes relative positions easy to use; it does not make scores relative, and longer texts have to be tested."
 
 # %% [markdown]
-# ## Where you meet this in real models
+# ## Where this shows up in real models
 #
 # - The original Transformer and many translation models (Marian) add this table. BERT and GPT-2 add a table too, but a learned one: no row beyond its end exists.
 # - T5 adds a learned number per distance to the scores; ALiBi subtracts one that grows with the distance.
@@ -543,8 +592,9 @@ figures.describe(fig, "Bars show where each of four blurred hands says that it c
 #
 # ## Further reading
 #
-# - Vaswani et al., *Attention Is All You Need*, 2017, section 3.5. The table, and the "may" about longer texts.
-# - Shaw, Uszkoreit, Vaswani, *Self-Attention with Relative Position Representations*, 2018. Distances inside the scores.
-# - Su et al., *RoFormer: Enhanced Transformer with Rotary Position Embedding*, 2021. RoPE.
-# - Press, Smith, Lewis, *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, 2022. ALiBi, and how poorly sinusoids extrapolate.
-# - Kazemnejad et al., *The Impact of Positional Encoding on Length Generalization in Transformers*, 2023. Decoders without positions.
+# - Vaswani and others (2017), *Attention Is All You Need*, arXiv:1706.03762, section 3.5. The table, and the "may" about longer texts.
+# - Shaw, Uszkoreit and Vaswani (2018), *Self-Attention with Relative Position Representations*, arXiv:1803.02155. Distances inside the scores.
+# - Su and others (2021), *RoFormer: Enhanced Transformer with Rotary Position Embedding*, arXiv:2104.09864. RoPE.
+# - Press, Smith and Lewis (2022), *Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation*, arXiv:2108.12409. ALiBi, and how
+#   poorly sinusoids extrapolate.
+# - Kazemnejad and others (2023), *The Impact of Positional Encoding on Length Generalization in Transformers*, arXiv:2305.19466. Decoders without positions.

@@ -111,7 +111,7 @@ def test_one_step_of_hand_0():
     S = shift_matrix(1, 2)
     tells(f"(({S[0, 0]:.4f}, {S[0, 1]:.4f}), ({S[1, 0]:.4f}, {S[1, 1]:.4f}))")
     tells("The product is ({:.4f}, {:.4f}), the reading at position 1".format(*(S @ [0, 1])))
-    assert S @ [0, 1] == pytest.approx(positional_encoding(2, 2)[1])
+    assert pytest.approx(positional_encoding(2, 2)[1]) == S @ [0, 1]
 
 
 def test_the_shift_moves_every_row():
