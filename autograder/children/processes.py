@@ -18,7 +18,7 @@ from course.wire import TooLate
 
 READY = 30.0  # seconds until a forked child must say its first word
 END = 10.0  # seconds until a killed process must be gone
-GREED = 0.5  # seconds between two looks at what a child holds
+GREED = 0.25  # seconds between two looks at what a child holds
 
 
 class Fresh:

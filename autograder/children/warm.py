@@ -42,9 +42,9 @@ class Warm:
     def __init__(self, level: str):
         self.level = level
         self._lock = threading.Lock()
-        self._home = Path(tempfile.mkdtemp(prefix="grading-warm-"))
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         boxed = level == BUBBLEWRAP
+        self._home = NOTEBOOK if boxed else tempfile.mkdtemp(prefix="grading-warm-")
         settings = {
             "zygote": True,
             "level": level,
@@ -59,7 +59,7 @@ class Warm:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment(NOTEBOOK if boxed else self._home),
+            env=environment(self._home),
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
@@ -111,7 +111,8 @@ class Warm:
             self._process.kill()
             self._process.wait()
         self._process.stderr.close()
-        shutil.rmtree(self._home, ignore_errors=True)
+        if self.level != BUBBLEWRAP:
+            shutil.rmtree(self._home, ignore_errors=True)
 
     def forget(self) -> None:
         """Let go of it in a fork of the grader: it belongs to the other process."""
@@ -154,6 +155,8 @@ def close_all() -> None:
 
 
 def _forget_all() -> None:
+    global _starting
+    _starting = threading.Lock()
     for warm in _warm.values():
         warm.forget()
     _warm.clear()

@@ -11,6 +11,7 @@ import array
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from course.child import kernel
-from course.child.confine import MESSAGE, fork
+from course.child.confine import BUBBLEWRAP, MESSAGE, fork
 from course.child.service import Service
 from course.child.session import prepare, serve
 from course.child.warming import warm
@@ -56,7 +57,7 @@ class Zygote:
         self.control = control
         self.service = service
         self.settings = {**settings, "outer_uid": os.getuid(), "outer_gid": os.getgid()}
-        self.children: set[int] = set()
+        self.children: dict[int, str] = {}  # number: its private folder
 
     def serve(self) -> None:
         """Do what the grader asks, until it is gone."""
@@ -69,8 +70,7 @@ class Zygote:
             else:
                 self._end(message["end"])
                 self.reply({"ended": message["end"]})
-        for child in list(self.children):
-            self._end(child)
+        self._clear_up()
 
     def reply(self, message: dict) -> None:
         """Send a message to the grader, if it is still there."""
@@ -94,7 +94,7 @@ class Zygote:
         if pid == 0:
             self._be_the_child({**self.settings, **start}, attached)
         os.close(attached)
-        self.children.add(pid)
+        self.children[pid] = os.path.dirname(start["work"])
         self.reply({"started": pid})
 
     def _be_the_child(self, settings: dict, attached: int) -> None:
@@ -113,25 +113,55 @@ class Zygote:
                     kill(child, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
-            self.children.discard(child)
-        while strays := _children_of_this_process() - self.children:
-            for stray in strays:
-                with contextlib.suppress(OSError):
-                    os.kill(stray, signal.SIGKILL)
+            del self.children[child]
+        while strays := _children_of(os.getpid()) - set(self.children):
+            # all are stopped before the first is ended: else the others would fork again in its place
+            stopped: set[int] = set()
+            while running := _with_descendants(strays) - stopped:
+                _signal(running, signal.SIGSTOP)
+                stopped |= running
+            _signal(stopped, signal.SIGKILL)
             for stray in strays:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(stray, 0)
 
+    def _clear_up(self) -> None:
+        """The grader is gone, perhaps killed: end its children and remove the folders that it cannot remove any more."""
+        folders = [os.environ["HOME"], *self.children.values()]
+        for child in list(self.children):
+            self._end(child)
+        if self.settings["level"] != BUBBLEWRAP:  # there they are gone with their namespaces
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
-def _children_of_this_process() -> set[int]:
-    """The process numbers of this process's children, those that it inherited included."""
-    me = os.getpid()
+
+def _signal(processes: set[int], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(OSError):
+            os.kill(process, number)
+
+
+def _children_of(parent: int) -> set[int]:
+    """The process numbers of a process's children, those that it inherited included."""
     with contextlib.suppress(OSError):
-        return {int(pid) for pid in Path(f"/proc/self/task/{me}/children").read_text().split()}
-    found = set()  # a kernel without that file
+        return {int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()}
+    return _parents().get(parent, set())  # a kernel without that file
+
+
+def _with_descendants(processes: set[int]) -> set[int]:
+    """The processes and all that descend from them."""
+    children, found, new = _parents(), set(), set(processes)
+    while new:
+        found |= new
+        new = {child for process in new for child in children.get(process, ())} - found
+    return found
+
+
+def _parents() -> dict[int, set[int]]:
+    """Process number: its children, for all processes that can be seen."""
+    found: dict[int, set[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            fields = status.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == me:
-                found.add(int(status.parent.name))
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+            found.setdefault(parent, set()).add(int(status.parent.name))
     return found
