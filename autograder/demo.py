@@ -29,9 +29,6 @@ load_subconfig("nbgrader_config.py", path=os.path.dirname(here))
 c.CourseDirectory.root = here
 """
 ATTACK = """\
-import builtins
-
-
 class Right:
     __eq__ = __le__ = __ge__ = __lt__ = __gt__ = lambda self, other: True
     __array__ = lambda self, *args, **kwargs: np.ones(())
@@ -39,7 +36,6 @@ class Right:
 
 np.allclose = np.array_equal = np.isclose = np.all = lambda *args, **kwargs: True
 np.testing.assert_allclose = lambda *args, **kwargs: None
-builtins.float = lambda *args: 100.0
 
 
 def check(*args):

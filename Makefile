@@ -1,0 +1,35 @@
+# Each target sets up what it needs first, and may be run again. PYTHON=... chooses the interpreter.
+PYTHON ?= python3 python3.13 python3.12 python3.14 python3.11
+RUN := .venv/bin/python
+READY := .venv/ready
+
+.PHONY: setup lab demo test build
+setup: $(READY)
+
+# the first Python that has a right version and can make environments; one that is there already is kept
+$(READY): requirements.txt pyproject.toml
+	@$(RUN) -m pip --version >/dev/null 2>&1 || { \
+	  for python in $(PYTHON); do \
+	    $$python -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || continue; \
+	    echo "Setting up .venv with $$python"; exec $$python -m venv --clear .venv; \
+	  done; \
+	  echo "Needed: Python 3.11 to 3.14 that can make environments (Debian, Ubuntu: apt install python3-venv), or make PYTHON=/its/path"; \
+	  exit 1; }
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(READY)
+
+lab: setup
+	$(RUN) -m autograder lab
+
+demo: setup build
+	$(RUN) -m autograder demo
+
+test: setup
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m autograder build --check
+	$(RUN) -m pytest -n 2
+
+build: setup
+	$(RUN) -m autograder build
