@@ -114,6 +114,11 @@ def mean_of_rows() -> Callable[[np.ndarray], np.ndarray]:
     return lambda X: np.zeros(np.shape(X)) + np.mean(X, axis=0)
 
 
+def plus_table(table_of: Callable[[int, int], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """The map that adds a table of places to its rows: X + table_of(seq, width)."""
+    return lambda X: X + table_of(*np.shape(X))
+
+
 def constant_pull_back(back: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """(x, g) -> the same array, whatever came in."""
     return lambda x, g: np.array(back)

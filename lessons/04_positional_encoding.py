@@ -290,17 +290,17 @@ figures.describe(
 # stands*. The place counts within the sentence, from 0; every sentence of a batch starts again at 0.
 #
 # Why the root? In the paper the table E has a second job: the same numbers turn the decoder's output into
-# scores for words. For that job its rows have to be short. A row of one released model has a length of 1.08 (its median), beside 16 for a
+# scores for words. For that job its rows have to be short. A typical row of one released model has the length 1.083, beside 16 for a
 # place: the word would be a whisper. The root of 512 is 22.627, and the scaled word has length 24.5. Now word and
 # place are about equally loud. Other models have no such second job, or a norm right after the sum, and leave the root out; lesson 6 meets one.
 #
 # **By hand,** for `d_model = 4` the root is 2. The word's row (0.1, 0.2, -0.1, 0.05) becomes (0.2, 0.4, -0.2, 0.1). The same word
 # at place 0 and at place 1:
 #
-# | | | | | |
+# | the same word | column 0 | column 1 | column 2 | column 3 |
 # |---|--:|--:|--:|--:|
 # | at place 0: plus (0, 1, 0, 1) | 0.200 | 1.400 | -0.200 | 1.100 |
-# | at place 1: plus (0.8415, 0.5403, 0.0100, 1.0000) | 1.041 | 0.940 | -0.190 | 1.100 |
+# | at place 1: plus (0.84147, 0.54030, 0.01000, 0.99995) | 1.041 | 0.940 | -0.190 | 1.100 |
 #
 # The two rows differ by their places and by nothing else.
 
@@ -369,7 +369,7 @@ figures.describe(
 # %% [markdown]
 # ## 7. A shift is a rotation
 #
-# A head often wants "the word *k* places back". For that, the row of `pos + k` must be easy to compute from the row of `pos`, with the same recipe
+# A head may want "the word *k* places back". For that, the row of `pos + k` must be easy to compute from the row of `pos`, with the same recipe
 # at every place. With clock hands it is: moving on by *k* places turns hand *i* by the angle $k\,\omega_i$, wherever it points.
 #
 # Two rules from school say it for the sine and the cosine. Write *a* for the angle now and *b* for the turn:
@@ -467,7 +467,7 @@ figures.describe(
 # score depends on the distance alone, for any words and any matrices.
 #
 # **By hand,** the pair (1, 0) at position 1 becomes (0.5403, 0.8415), at position 2 (-0.4161, 0.9093). Their dot product is
-# 0.5403 · (-0.4161) + 0.8415 · 0.9093 = 0.5403, the cosine of 1: one step apart.
+# 0.5403 · (-0.4161) + 0.8415 · 0.9093 = 0.540, the cosine of 1: one step apart.
 
 # %% explore="added_or_turned"
 scores = data("added_or_turned")
@@ -495,7 +495,8 @@ figures.describe(
 # - **the paper's**: sine and cosine of a pair side by side,
 # - **Marian's order**: all sines first, then all cosines,
 # - **tensor2tensor's**: all sines first too, and the exponent is $i / (d_\text{model}/2 - 1)$, so that the last wavelength reaches 62,832,
-# - **half-split rotary** (GPT-NeoX, LLaMA): pair *i* is made of columns *i* and $i + d_\text{model}/2$, with the cosine first.
+# - **half-split rotary** (GPT-NeoX): nothing is added here, but the turned columns have a layout too. Pair *i* is made of columns *i* and $i + d_\text{model}/2$. The picture shows what
+#   it makes of a row of ones and zeros, the ones in front.
 
 # %% explore="four_tables"
 tables = data("four_tables")
@@ -520,8 +521,8 @@ figures.describe(
 # %% [markdown]
 # The information is the same, and a model trained with any of them can be equally good. But its **weights** fit one table only. Swap the table under trained weights and
 # single entries are off by up to 2.00, the largest difference that sines and cosines can have. No error is raised. In one released model, sines and cosines in the wrong
-# order moved the encoder's output by up to 4.12, and the right and the wrong output rows had a mean cosine of 0.776; a program with this fault still
-# runs, and still translates something. When you load weights, find out which layout they were trained with.
+# order moved the encoder's output by up to 4.12, and the right and the wrong output rows had a mean cosine of 0.776; a program with this fault
+# runs without a word. When you load weights, find out which layout they were trained with.
 
 # %% [markdown]
 # ## 11. Reading the time back (stretch)
@@ -587,7 +588,8 @@ figures.describe(
 #
 # - The original Transformer and many translation models (Marian) add this table. BERT and GPT-2 add a table too, but a learned one: no row beyond its end exists.
 # - T5 adds a learned number per distance to the scores; ALiBi subtracts one that grows with the distance.
-# - GPT-J, GPT-NeoX, LLaMA and most later language models use RoPE. GPT-J's pairs are interleaved, those of GPT-NeoX and LLaMA are half-split: the mix-up of the two layouts is a classic when weights are converted.
+# - GPT-J, GPT-NeoX, LLaMA and most later language models use RoPE. GPT-J's pairs are interleaved, those of GPT-NeoX are half-split. LLaMA's weights are in use in both layouts: whoever converts them has
+#   to reorder columns of W_Q and W_K, and forgetting it raises no error.
 # - Some decoders are trained without any positions: the causal mask alone lets them tell places apart.
 #
 # ## Further reading

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from autograder.exercise import Call, Exercise, View, ask, steps
-from course.questions import Given, Question
+from course.questions import Given, Own, Question
 from course.views import entries, neighbour_ratios, on_probe, row_difference
 
 # ---------------------------------------------------------------- what the wrong versions share
@@ -1066,7 +1066,7 @@ def _():
     yield ask(Given("linear", (np.array([[2.0]]),)), X, perm)
 
 
-@EQUIVARIANCE_GAP.must("right size of the gap for functions that mix the rows", 1.25)
+@EQUIVARIANCE_GAP.must("right size of the gap for functions that mix the rows", 1.0)
 def mixing_functions(rng):
     yield ask(Given("mixing", (rng.normal(size=(3, 3)),)), rng.normal(size=(3, 2)), cycle(rng, 3))
     yield ask(Given("running_sum"), rng.normal(size=(4, 3)), cycle(rng, 4))
@@ -1077,6 +1077,13 @@ def mixing_functions(rng):
 def _(rng):
     yield ask(Given("linear", (rng.normal(size=(2, 3)),)), rng.normal(size=(3, 2)), cycle(rng, 3))
     yield ask(Given("mean_of_rows"), rng.normal(size=(4, 4)), cycle(rng, 4))
+
+
+@EQUIVARIANCE_GAP.must("above 0 once places are added to the rows", 0.5)
+def _(rng):
+    plus_table = Given("plus_table", (Own("positional_encoding"),))
+    for seq, d in ((3, 2), (4, 4)):
+        yield ask(plus_table, rng.normal(size=(seq, d)), cycle(rng, seq))
 
 
 def attention_of(rng, d, pe=None, causal=False):
@@ -1094,7 +1101,7 @@ def attention_of(rng, d, pe=None, causal=False):
     return attention
 
 
-@EQUIVARIANCE_GAP.must("attention: 0 without positions, above 0 with them", 1.0, judge_only=True)
+@EQUIVARIANCE_GAP.must("attention: 0 without positions, above 0 with them", 0.75, judge_only=True)
 def _(rng):
     for seq, d in ((3, 2), (4, 4)):
         X, perm = rng.normal(size=(seq, d)), cycle(rng, seq)

@@ -92,10 +92,12 @@ def test_far_away_it_is_negative():
 def test_the_embedded_rows():
     rows = embed(np.array([0, 0]), np.array([[0.1, 0.2, -0.1, 0.05]]), positional_encoding(2, 4))
     tells("| at place 0: plus (0, 1, 0, 1) | " + " | ".join(f"{x:.3f}" for x in rows[0]) + " |")
-    tells("(0.8415, 0.5403, 0.0100, 1.0000) | " + " | ".join(f"{x:.3f}" for x in rows[1]) + " |")
+    place = ", ".join(f"{x:.5f}" for x in positional_encoding(2, 4)[1])
+    tells(f"plus ({place}) | " + " | ".join(f"{x:.3f}" for x in rows[1]) + " |")
 
 
 def test_the_scale():
+    tells("has the length 1.083")
     tells(f"The root of 512 is {np.sqrt(512):.3f}, and the scaled word has length {np.sqrt(512) * 1.083:.1f}")
 
 
@@ -128,7 +130,7 @@ def test_the_hand_turns_clockwise():
 def test_two_turned_pairs():
     one, two = rope(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1, 2]))
     tells(f"becomes ({one[0]:.4f}, {one[1]:.4f}), at position 2 ({two[0]:.4f}, {two[1]:.4f})")
-    tells(f"0.5403 · (-0.4161) + 0.8415 · 0.9093 = {one @ two:.4f}, the cosine of 1")
+    tells(f"0.5403 · (-0.4161) + 0.8415 · 0.9093 = {one @ two:.3f}, the cosine of 1")
 
 
 def test_the_layouts_differ_by_up_to_two():
