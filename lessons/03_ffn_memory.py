@@ -1,33 +1,33 @@
 # %% [markdown]
-# # Lesson 3. The FFN as a key-value memory
+# # 3 The FFN as a key-value memory
 #
-# An encoder block has two sub-layers. Attention carries information from one token to another.
-# The *feed-forward network*, FFN for short, is the other one. It looks at one token at a time,
-# and it holds most of the numbers of the block.
+# *Attention moves, the FFN computes.*
+#
+# An encoder block has two sub-layers. Attention carries information from one token to another. The
+# *feed-forward network*, FFN for short, is the other one. It looks at one token at a time, and in most models
+# it holds most of the numbers of the block.
 #
 # **After this lesson you can**
 #
-# - write the FFN and say what each of its four arrays does,
-# - say where the numbers and the arithmetic of a block are, and when "two thirds" is true,
-# - read the same four arrays as a memory: keys, thresholds, values,
-# - write a fact into that memory by hand, change it, and overload it until it fails,
-# - show why a ReLU is needed at all, and why an average can never do what an FFN does.
+# - write the FFN, and say what each of its four arrays does;
+# - say where the numbers and the arithmetic of a block are, and when "two thirds" is true;
+# - read the same four arrays as a memory: keys, thresholds, values;
+# - write a fact into that memory by hand, change it, and overload it until it fails;
+# - show why the ReLU is needed, and why an average can never do what an FFN does.
 #
-# **It builds on** matrix products and nothing else. Where a number comes from lesson 2 (a
-# layer-normed token), it is given.
+# **It builds on** matrix products. Where a number comes from lesson 2 (a layer-normed token), it is given. No earlier code has to be pasted.
 #
-# **Time.** The core exercises with the reading take 60 to 90 minutes. The stretch exercises may be
-# skipped; nothing later needs them.
-
-# %% overview
+# **How long.** The core exercises take 60 to 90 minutes with the reading. Stretch exercises may be skipped: no core exercise needs them.
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course import check, data, figures, hint, own, quiz, worked_example
+from course import check, data, figures, hint, own, quiz
 
 figures.style()
+
+# %% overview
 
 # %% [markdown]
 # ## 1. Attention moves, the FFN computes
@@ -37,7 +37,7 @@ figures.style()
 #
 # $$\mathrm{FFN}(x) = \mathrm{ReLU}(x W_1 + b_1)\, W_2 + b_2, \qquad \mathrm{ReLU}(z) = \max(0, z)$$
 #
-# Read aloud: *multiply the token by the first matrix and add the first bias; replace every negative
+# In words: *multiply the token by the first matrix and add the first bias; replace every negative
 # number by zero; multiply by the second matrix and add the second bias.*
 #
 # The first matrix makes the token wider, from `d_model` to `d_ff` numbers (512 to 2048 in the
@@ -138,8 +138,8 @@ figures.describe(
 #
 # - It holds for *one head* and for its value vectors, $x W_V$. The heads together, after $W_O$, can
 #   reach more. So can the residual, which adds instead of averaging.
-# - With fixed weights the average is linear in the value vectors. Two rounds of one head without a
-#   residual and with fixed weights are one round.
+# - With fixed attention weights the average is linear in the value vectors. Two rounds of one head, with
+#   fixed attention weights and without a residual, are one round.
 #
 # Averaging again and again makes tokens alike. The next figure measures it on random weights
 # (12 tokens, `d_model` 64, 8 heads): the share of the stream in which the tokens *differ*. With
@@ -175,7 +175,7 @@ figures.describe(
 #
 # $$\text{attention} = 4\, d_{model}^2, \qquad \text{FFN} = 2\, d_{model}\, d_{ff}$$
 #
-# Read aloud: *four squares; and two rectangles, as wide as the hidden layer.*
+# In words: *four squares; and two rectangles, as wide as the hidden layer.*
 #
 # **By hand.** For `d_model` = 9 and `d_ff` = 36: attention 4 · 81 = 324, FFN 2 · 9 · 36 = 648. The
 # FFN has 648 of 972 numbers, two thirds. That is because 36 is 4 times 9.
@@ -249,7 +249,7 @@ figures.describe(
 #
 # $$c_m = \mathrm{ReLU}(k_m \cdot x + b_m), \qquad \mathrm{FFN}(x) = \sum_m c_m\, v_m + b_2$$
 #
-# Read aloud: *see how well the token matches the key; if the match is above the threshold, answer
+# In words: *see how well the token matches the key; if the match is above the threshold, answer
 # with the value, the more the better the match; add up all answers.* The threshold is $-b_m$. The
 # number $c_m$ is the *coefficient* of the memory for this token.
 #
@@ -306,7 +306,7 @@ figures.describe(
 #
 # $$\text{strength}_m = c_m\, \lVert v_m \rVert$$
 #
-# Read aloud: *coefficient times length of the value.* The coefficient is never negative, so no sign
+# In words: *coefficient times length of the value.* The coefficient is never negative, so no sign
 # gets lost.
 #
 # **By hand.** For the tiny FFN and the token (1, 2): memory 0 has strength 1 · 1 = 1, memory 2 has
@@ -380,7 +380,7 @@ figures.describe(
 #
 # $$(x W_1 + b_1)\, W_2 + b_2 = x\, \underbrace{W_1 W_2}_{W} + \underbrace{b_1 W_2 + b_2}_{b}$$
 #
-# Read aloud: *two linear layers in a row are one linear layer.* The hidden layer may be as wide as
+# In words: *two linear layers in a row are one linear layer.* The hidden layer may be as wide as
 # you like; all its numbers end in one matrix of `d_model` by `d_model`. If it is narrow, it even
 # loses something: the rank of $W$ is at most `d_ff`.
 #
@@ -470,7 +470,7 @@ figures.describe(
 #
 # $$\mathrm{ReLU}(z - t) - \mathrm{ReLU}(z - t - 1), \qquad z = k \cdot x$$
 #
-# Read aloud: *start to speak at the threshold; one step later, take back whatever comes on top.*
+# In words: *start to speak at the threshold; one step later, take back whatever comes on top.*
 #
 # **By hand,** with $t = 2$:
 #
@@ -645,8 +645,9 @@ figures.describe(
 # memories are at 0.11 there. They fail later: 0.48 for 128 facts, 1.13 for 512. There is no clear
 # border where they break. They get worse little by little.
 #
-# Now overload your own. Change `n` and `threshold` and run the cell again. A higher threshold
-# forgives more. What does it cost? (Above 3, the own memory no longer answers fully.)
+# Now overload your own. Change `n` and `threshold` and run the cell again. With threshold 3, all 64 facts are read
+# without error. What does that cost? Ask with tokens that are only nearly their key, such as
+# `4 * keys + 0.3 * rng.normal(size=keys.shape)`: a match below 4 now brings only a part of the value.
 
 # %% explore="overload_your_own"
 n, threshold = 64, 2.0
@@ -673,7 +674,7 @@ else:
 # $$\mathrm{dh} = \mathrm{dy}\, W_2^\top, \qquad \mathrm{dpre} = \mathrm{dh} \odot [\,\mathrm{pre} > 0\,], \qquad
 # \mathrm{dx} = \mathrm{dpre}\, W_1^\top$$
 #
-# Read aloud: *take the gradient back through the second matrix; keep it where the unit fired, and
+# In words: *take the gradient back through the second matrix; keep it where the unit fired, and
 # put zero where it was silent; take the rest back through the first matrix.* Here `pre` is
 # $x W_1 + b_1$, and $\odot$ multiplies entry by entry.
 #

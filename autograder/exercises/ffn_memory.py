@@ -2326,7 +2326,7 @@ BACKWARD = Exercise(
     minutes=25,
     core=False,
     why="It is the other half of what a framework does for this layer: which memories learn from a token, and which do not.",
-    budget="Seven lines are enough.",
+    budget="Eight lines are enough.",
     hints=(
         "Which hidden units let a small change of x through, and what decides that: the number before the ReLU, or the gradient?",
         "dh = (..., d_ff) from dy and W2; dpre has the same shape, gated; dx is (..., d_model). For the weights, flatten all leading axes into one axis of tokens.",

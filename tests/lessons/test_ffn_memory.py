@@ -245,6 +245,20 @@ def test_the_overload_experiment():
     assert (np.diff(found["with_relu"]) > 0).all() and written[512] > 1
 
 
+def test_a_high_threshold_reads_all_64_facts_of_the_overload_cell():
+    rng = np.random.default_rng(1)  # as in the cell
+    keys, values = rng.normal(size=(2, 64, 16))
+    keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    params = empty_network(16, np.zeros(16))
+    for key, value in zip(keys, values):
+        params = write_memory(params, key, 3.0, value)
+    assert np.abs(ffn(4 * keys, *params) - values).max() < 1e-9
+    noisy = 4 * keys + 0.3 * rng.normal(size=keys.shape)
+    assert np.linalg.norm(ffn(noisy, *params) - values, axis=1).mean() > 0.1
+    assert says(TEXT, "With threshold 3, all 64 facts are read without error")
+
+
 def test_a_silent_unit_learns_nothing():
     found = figures.who_learns()
     silent = found["pre"] < 0
