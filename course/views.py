@@ -191,10 +191,9 @@ def entries(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     (answer,) = answers
     array, at = np.asarray(answer.value), question.about["at"]
     fits = array.ndim == len(at) and all(max(chosen) < size for chosen, size in zip(at, array.shape))
-    return {
-        "the shape": np.array(array.shape),
-        "the entries looked at": array[np.ix_(*at)] if fits else None,
-    }
+    axes = ("rows", "columns") if len(at) == 2 else ("entries",)
+    where = " and ".join(f"{axis} {', '.join(map(str, chosen))}" for axis, chosen in zip(axes, at))
+    return {"the shape": str(array.shape), where: array[np.ix_(*at)] if fits else None}
 
 
 def neighbour_ratios(answers: Sequence[Answer], question: Question) -> np.ndarray:
@@ -216,7 +215,7 @@ def row_difference(answers: Sequence[Answer], question: Question) -> dict[str, A
     (answer,) = answers
     array = np.asarray(answer.value, dtype=float)
     first, second = question.about["rows"]
-    return {"the shape": np.array(array.shape), "second row minus first row": array[second] - array[first]}
+    return {"the shape": str(array.shape), "second row minus first row": array[second] - array[first]}
 
 
 # ---------------------------------------------------------------- lesson 2: inputs that expose a wrong norm
