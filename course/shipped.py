@@ -17,7 +17,7 @@ from typing import Any
 from course import views
 from course.compare import Tolerance
 from course.marking import Item, Property, Sheet
-from course.questions import Call, Failure, Question, Raises, View, plain_view
+from course.questions import Call, Question, View, plain_view
 from course.wire import decode
 
 HOME = Path(__file__).parent
@@ -101,7 +101,7 @@ def _item(tree: Mapping[str, Any], properties: Sequence[Property]) -> Item:
     name = properties[tree["property"]].name
     if tree.get("open"):
         return Item(name, Question((Call(),)), open=True)
-    calls = tuple(Call(*decode(call, placeholders=True)) for call in tree["calls"])
+    calls = _calls(tree["calls"])
     question = Question(
         calls,
         tree.get("same_arrays", Question.same_arrays),
@@ -113,12 +113,21 @@ def _item(tree: Mapping[str, Any], properties: Sequence[Property]) -> Item:
     return Item(name, question, decode(tree["expected"], placeholders=True), view)
 
 
+def _calls(trees: Sequence[Any]) -> tuple[Call, ...]:
+    """The calls of a question; equal ones are one object, as they were when drawn, so that they can share arrays."""
+    made: list[Call] = []
+    for index, tree in enumerate(trees):
+        first = trees.index(tree)
+        made.append(made[first] if first < index else Call(*decode(tree, placeholders=True)))
+    return tuple(made)
+
+
 class _Fingerprints(Mapping):
     """Mistake id -> its views of all items. Only those that differ from the expected ones are stored."""
 
     def __init__(self, items: Sequence[Item], stored: Mapping[str, Mapping[str, Any]]):
         self._stored = stored
-        self._same = [_as_answered(item.expected) for item in items]
+        self._same = [item.expected for item in items]
 
     def __getitem__(self, mistake: str) -> list[Any]:
         views_of_items = list(self._same)
@@ -131,8 +140,3 @@ class _Fingerprints(Mapping):
 
     def __len__(self) -> int:
         return len(self._stored)
-
-
-def _as_answered(expected: Any) -> Any:
-    """The view of an answer that is as expected."""
-    return Failure("exception", "", expected.error) if isinstance(expected, Raises) else expected

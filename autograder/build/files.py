@@ -157,4 +157,5 @@ def _edited_by_hand(name: str, root: Path) -> bool:
     if not notebooks.is_edited(found):
         return False
     _, chunks = read_lesson(name, root)
-    return notebooks.fingerprints(found) != notebooks.fingerprints(notebooks.source_notebook(name, chunks))
+    wanted = notebooks.source_notebook(name, chunks)
+    return list(map(notebooks.fingerprint, found.cells)) != list(map(notebooks.fingerprint, wanted.cells))

@@ -6,6 +6,7 @@ named mistake gives, all drawn from the public seed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -69,7 +70,7 @@ def lesson_tree(
     return {
         "about": ABOUT.format(f"lessons/{lesson}.py and autograder/figures"),
         "quizzes": quizzes,
-        "figures": {name: encode(_rounded(function())) for name, function in figures.items()},
+        "figures": {name: encode(_rounded(function(), Tolerance())) for name, function in figures.items()},
     }
 
 
@@ -101,16 +102,15 @@ def agree(old: str, new: str) -> bool:
 
 def _item(item: Item, exercise: Exercise, judge_only: bool) -> dict[str, Any]:
     index = [d.property.name for d in exercise.properties].index(item.property)
-    view = item.view
-    public = _is_public(view)
-    if judge_only or not public:
+    view, tolerance = item.view, exercise.properties[index].property.tolerance
+    if judge_only or not _is_public(view):
         return {"property": index, "open": True}
     question = item.question
     try:
         tree: dict[str, Any] = {
             "property": index,
             "calls": [encode((call.args, dict(call.kwargs))) for call in question.calls],
-            "expected": encode(_rounded(item.expected)),
+            "expected": encode(_rounded(item.expected, tolerance)),
         }
         if question.about:
             tree["about"] = encode(dict(question.about))
@@ -138,11 +138,14 @@ def _fingerprint(drawn: Drawn, items: Sequence[Mapping], mistaken: Callable) -> 
     stored = {}
     for index, (item, view) in enumerate(zip(drawn.sheet.items, drawn.views_of(mistaken))):
         p = properties[item.property]
-        if items[index].get("open") or difference(view, item.expected, p.tolerance) is None:
+        as_expected = difference(view, item.expected, p.tolerance) is None
+        if items[index].get("open") or (as_expected and not isinstance(view, Failure)):
             continue
-        if p.chaotic:  # the numbers are rounding noise: only that it is wrong here counts
+        if p.chaotic and not as_expected:  # the numbers are rounding noise: only that it is wrong here counts
             view = Failure("no answer", "")
-        stored[str(index)] = encode(_rounded(view))
+        if isinstance(view, Failure):
+            view = dataclasses.replace(view, line="")
+        stored[str(index)] = encode(_rounded(view, p.tolerance))
     return stored
 
 
@@ -153,14 +156,19 @@ def _module(exercise: Exercise) -> str:
 # ---------------------------------------------------------------- numbers
 
 
-def _rounded(value: Any) -> Any:
-    """The value with its numbers rounded to 12 significant digits, so that every machine writes the same."""
+def _rounded(value: Any, tolerance: Tolerance) -> Any:
+    """The value with its numbers rounded to 12 significant digits, so that every machine writes the same.
+
+    Where a property is about exact numbers (tolerance 0) they stay as they are.
+    """
+    if tolerance.value == 0:
+        return value
     if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _rounded(item, tolerance) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_rounded(item) for item in value)
+        return type(value)(_rounded(item, tolerance) for item in value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":
-        return _rounded(value.real) + 1j * _rounded(value.imag)
+        return _rounded(value.real, tolerance) + 1j * _rounded(value.imag, tolerance)
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size:
         return np.vectorize(_round_number, otypes=[value.dtype])(value)
     if isinstance(value, float):

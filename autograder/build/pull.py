@@ -202,12 +202,12 @@ def _brought_back(unit: Unit, edited: set[str]) -> Unit:
 
 def _quiz(chunk: Chunk, source: str) -> Chunk:
     """The quiz with question and options as the cell shows them; its explanations stay."""
-    shown = {m[1]: m[2].strip() for m in map(OPTION_SHOWN.fullmatch, source.splitlines()) if m}
+    shown = [m.groups() for m in map(OPTION_SHOWN.fullmatch, source.splitlines()) if m]
     _, options = lesson_text.quiz_parts(chunk)
-    if list(shown) != list(LETTERS[: len(options)]):
+    if [letter for letter, _ in shown] != list(LETTERS[: len(options)]):
         return chunk
     question = source[: source.index("- **A**")].strip()
-    renewed = [dataclasses.replace(o, text=text) for o, text in zip(options, shown.values())]
+    renewed = [dataclasses.replace(o, text=text.strip()) for o, (_, text) in zip(options, shown)]
     return dataclasses.replace(chunk, source=lesson_text.quiz_source(question, renewed))
 
 
