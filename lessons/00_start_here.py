@@ -108,7 +108,7 @@ hint("token_means")
 # | you want | do this |
 # |---|---|
 # | a hint | run `hint("token_means")` in any cell; again for the next one |
-# | the stub back | type `reset("token_means")` in the exercise's own cell, alone, and run it (first `from course import reset`) |
+# | the stub back | empty the exercise's own cell, type `from course import reset` and below it `reset("token_means")`, and run the cell |
 # | right answers, if you learn on your own | after an honest attempt and one check: `from course import solution`, then `solution("token_means")`. It shows three ways and what differs. In a class's notebooks it is switched off |
 # | to stop a cell that never ends | the square button above the notebook |
 # | to start afresh | menu *Kernel*, *Restart Kernel*, then run the cells from the top. Your text stays |
@@ -206,7 +206,7 @@ hint("token_means")
 #
 # Lessons 2 to 4 speak of attention; in lesson 5 you write it. In words it is this.
 #
-# Take the sentence *the cat sat because it was tired*. To understand *it*, a reader looks back at *cat*. Attention does that with numbers. From its row, every token
+# Take the words *cat sat because it was* out of a sentence. To understand *it*, a reader looks back at *cat*. Attention does that with numbers. From its row, every token
 # computes three vectors: a **query** ("what am I looking for?"), a **key** ("what am I?") and a **value** ("what do I tell?"). Each is the row times a matrix: `x @ W_q`,
 # `x @ W_k`, `x @ W_v`.
 #

@@ -33,7 +33,7 @@ figures.style()
 # %% [markdown]
 # ## 1. Attention sees a bag of words
 #
-# Take the three words *dog bites man*. Attention gives each word a new row: a mixture of what all
+# Take the three words *dog bites man*. Attention in an encoder gives each word a new row: a mixture of what all
 # the words say, weighted by how well they match. Which word matches which is computed from the words
 # themselves. Where they stand is used nowhere.
 #
@@ -292,7 +292,7 @@ figures.describe(
 # Why the root? In the paper the table E has a second job: the same numbers turn the decoder's output into
 # scores for words. For that job its rows have to be short. A typical row of one released model has the length 1.083, beside 16 for a
 # place: the word would be a whisper. The root of 512 is 22.627, and the scaled word has length 24.5. Now word and
-# place are about equally loud. Other models have no such second job, or a norm right after the sum, and leave the root out; lesson 6 meets one.
+# place are about equally loud. Other models leave the root out, for example where a norm follows right after the sum; lesson 6 meets one.
 #
 # **By hand,** for `d_model = 4` the root is 2. The word's row (0.1, 0.2, -0.1, 0.05) becomes (0.2, 0.4, -0.2, 0.1). The same word
 # at place 0 and at place 1:
@@ -429,6 +429,8 @@ figures.describe(
 #
 # $$(w_m + p_m) \, W_Q W_K^\top \, (w_n + p_n)^\top$$
 #
+# In words: *word plus place at m, times W_Q, times W_K transposed, times word plus place at n.* (The division by a root is left out here.)
+#
 # Multiply it out and there are four terms: word with word, word with place, place with word, place with place. In the last one
 # $W_Q W_K^\top$ stands between the two clocks. It mixes the hands. Only for special matrices does the distance survive.
 
@@ -463,8 +465,8 @@ figures.describe(
 # In words: *new a is old a times cosine minus old b times sine; new b is old a times sine plus old b times cosine.* The pairs here are
 # neighbouring columns, interleaved as in the table.
 #
-# Why does that help? If a query is turned by *m* steps and a key by *n*, the angle between them changes by *n - m* steps and by nothing else. The
-# score depends on the distance alone, for any words and any matrices.
+# Why does that help? If a query is turned by *m* steps and a key by *n*, the angle between them changes by *n - m* steps and by nothing else. So
+# for two given words the score depends on their distance alone, whatever the matrices are.
 #
 # **By hand,** the pair (1, 0) at position 1 becomes (0.5403, 0.8415), at position 2 (-0.4161, 0.9093). Their dot product is
 # 0.5403 · (-0.4161) + 0.8415 · 0.9093 = 0.540, the cosine of 1: one step apart.
@@ -486,6 +488,11 @@ figures.describe(
 )
 
 # %% exercise="rope"
+
+# %% [markdown]
+# **How far does it reach?** Rows of the table and turns of RoPE can be computed for any position, also far beyond the longest text in training. The paper says that its table
+# *may* help a model with longer texts. Later tests found that it hardly does, and plain RoPE does little better. To be able to compute a mark is one thing; to have learned
+# what to do with it is another.
 
 # %% [markdown]
 # ## 10. Four tables, all correct
@@ -519,7 +526,7 @@ figures.describe(
 )
 
 # %% [markdown]
-# The information is the same, and a model trained with any of them can be equally good. But its **weights** fit one table only. Swap the table under trained weights and
+# The information is of the same kind, and a model trained with any of them can be equally good. But its **weights** fit one table only. Swap the table under trained weights and
 # single entries are off by up to 2.00, the largest difference that sines and cosines can have. No error is raised. In one released model, sines and cosines in the wrong
 # order moved the encoder's output by up to 4.12, and the right and the wrong output rows had a mean cosine of 0.776; a program with this fault
 # runs without a word. When you load weights, find out which layout they were trained with.
@@ -562,7 +569,7 @@ figures.describe(
 # - Moving by *k* places is one rotation matrix, the same at every position. Which way it turns depends on which axis is which.
 # - The dot product of two rows depends on their distance alone: a falling trend with ripples.
 # - Added to words and sent through $W_Q$ and $W_K$, that is lost. RoPE turns queries and keys after those matrices and keeps it.
-# - Interleaved or in halves, the paper's exponent or another: the same information, but weights fit one layout only.
+# - Interleaved or in halves, the paper's exponent or another: the same kind of information, but weights fit one layout only.
 
 # %% [markdown] written="distance_only" points=4
 # **In your own words.** A colleague writes: "*Sinusoidal positions are added to the words. Therefore attention scores depend only on the distance

@@ -240,7 +240,7 @@ POSITIONAL_ENCODING = Exercise(
     difficulty=2,
     minutes=10,
     core=True,
-    why="This table is all that the encoder of the paper ever learns about word order.",
+    why="This table is all that the encoder of the paper is told about word order.",
     budget="Six lines are enough.",
     hints=(
         "Two neighbouring columns show the same hand. Which pair does column 7 belong to?",
@@ -1522,7 +1522,7 @@ ROPE = Exercise(
     difficulty=4,
     minutes=20,
     core=False,
-    why="Most language models of today mark places this way: the score then depends on the distance alone.",
+    why="Most language models of today mark places this way: a score then depends on the two words and their distance only.",
     budget="Eight lines are enough.",
     hints=(
         "A point (a, b) turned counter-clockwise by an angle: what are its new coordinates?",
