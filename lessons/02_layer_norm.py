@@ -58,8 +58,8 @@ draw_chain(axes[0], "post-norm: every add is followed by a norm", ["x", "f", "+"
 draw_chain(axes[1], "pre-norm: nothing but the add stands on the path of x", ["x", "norm", "f", "+", "new x"], (0, 3))
 figures.describe(
     fig,
-    "Two chains of boxes. Post-norm: x, f, plus, norm, new x, and a path for x around f into the plus. "
-    "Pre-norm: x, norm, f, plus, new x, and a path for x around the norm and f into the plus.",
+    "Two chains of boxes: post-norm is x, f, plus, norm, new x, with a path for x around f into the plus; "
+    "pre-norm is x, norm, f, plus, new x, with a path for x around the norm and f into the plus.",
 )
 
 # %% [markdown]
@@ -110,8 +110,8 @@ ax.set(yticks=[2, 1, 0], yticklabels=[label for label, _ in rows], ylim=(-0.5, 2
 ax.set_title("Features 1 to 4 of one token, gamma = (1, 1, 1, 0.2)")
 figures.describe(
     fig,
-    "Three number lines. The row 2, 0, -1, 3 becomes 0.63, -0.63, -1.26, 1.26: same order, same proportions, now around 0. "
-    "With gamma 0.2 on feature 4 it moves from the right end to 0.25, left of feature 1.",
+    "Three number lines: the row 2, 0, -1, 3 becomes 0.63, -0.63, -1.26, 1.26 in the same order and proportions, now around 0, "
+    "and with gamma 0.2 on feature 4 it moves from the right end to 0.25, left of feature 1.",
 )
 
 # %% [markdown]
@@ -175,8 +175,8 @@ axes[0].set(yticks=[1.5, 5.5, 9.5], yticklabels=["sentence 1", "sentence 2", "se
 axes[0].invert_yaxis()
 figures.describe(
     fig,
-    "Four grids of nine tokens by four features; dark are the numbers whose mean normalises the starred one. Layer norm: its own "
-    "row. Batch norm: its whole column, all sentences. Instance norm: its column within its sentence. All numbers: the whole grid.",
+    "Four grids of nine tokens by four features, dark where numbers share the mean of the starred one: in layer norm its own row, "
+    "in batch norm its whole column, in instance norm its column within its sentence, in the last grid all numbers.",
 )
 
 # %% [markdown]
@@ -246,8 +246,8 @@ figures.describe(
 )
 
 # %% [markdown]
-# The outputs have variance 1, so a typical difference of 1.0 (one row) says: training and use have nothing in common. With 8 rows the difference is still
-# 0.44, with 256 rows 0.08. A layer norm has no such curve. It does the same in training and in use.
+# With one row the typical difference is 1.0, as large as the numbers themselves: training returns beta, whatever comes in. With 8 rows the difference is
+# still 0.44, with 256 rows 0.08. A layer norm has no such curve. It does the same in training and in use.
 #
 # ## 3. Padding enters the mean
 #
@@ -275,8 +275,8 @@ ax.set_title("The same 64 words, more and more filler")
 ax.legend()
 figures.describe(
     fig,
-    "The mean of a feature over the same 64 real tokens. With padding counted it falls in a straight line from 2.0 without padding to "
-    "0.2 at 90 percent padding; over real tokens only it stays at 2.0.",
+    "The mean of a feature over the same 64 real tokens falls in a straight line from 2.0 without padding to 0.2 at 90 percent "
+    "padding when the padding is counted, and stays at 2.0 when it is not.",
 )
 
 # %% [markdown]
@@ -326,7 +326,7 @@ ax.set_title("Which directions pass a norm at (2, 0, -1, 3), eps = 0")
 ax.legend()
 figures.describe(
     fig,
-    "Bars of the four singular values of two Jacobians. Layer norm: 0.632, 0.632, 0, 0. RMSNorm: 0.535 three times, then 0.",
+    "Bars of the four singular values of two Jacobians: 0.632, 0.632, 0, 0 for layer norm; 0.535 three times, then 0 for RMSNorm.",
 )
 
 # %% [markdown]
@@ -374,8 +374,8 @@ axes[0].set_ylabel("sentence (2 was replaced)")
 fig.colorbar(image, ax=axes, label="largest change of the token")
 figures.describe(
     fig,
-    "Two maps of four sentences by six tokens after sentence 2 was replaced. Layer norm: only the row of sentence 2 changes. "
-    "Batch norm: every token of every sentence changes, by up to 1.5 outside sentence 2.",
+    "Two maps of four sentences by six tokens after sentence 2 was replaced: with layer norm only sentence 2 changes, with batch "
+    "norm every token of every sentence does, by up to 1.5 outside sentence 2.",
 )
 
 # %% [markdown]
@@ -384,6 +384,27 @@ figures.describe(
 # %% exercise="leak"
 
 # %% [markdown]
+# Now let your own functions meet.
+
+# %% explore="your_leak"
+yours = {name: own(name) for name in ("leak", "layer_norm", "batch_norm")}
+if None in yours.values():
+    print("Run the checks of layer_norm, batch_norm and leak first. Once all three pass, this cell uses your functions.")
+else:
+    rng = np.random.default_rng(5)
+    one, zero = np.ones(8), np.zeros(8)
+    norms = {
+        "layer norm": lambda X: yours["layer_norm"](X, one, zero),
+        "batch norm": lambda X: yours["batch_norm"](X, one, zero, zero, one, True)[0],
+    }
+    for batch in (2, 8, 32, 128):
+        X, new = rng.normal(size=(batch, 5, 8)), rng.normal(1.0, 2.0, size=(5, 8))
+        leaks = [f"{name} {yours['leak'](norm, X, 0, new):.3f}" for name, norm in norms.items()]
+        print(f"{batch:4} sentences:", "   ".join(leaks))
+
+# %% [markdown]
+# A larger batch dilutes the leak. It does not stop it.
+#
 # ## 6. A stream that grows, and attention that stops mixing (stretch)
 #
 # What if there is no norm at all? Every add makes the stream a little larger. The figure shows three stacks with the same random weights
@@ -440,7 +461,8 @@ ax.set(xlabel="factor f on all scores", ylabel="attention weight", title="One ro
 ax.legend(title="weight at f = 1", loc="center right")
 figures.describe(
     fig,
-    "Five attention weights against the factor f. At f = 0 all are 0.2. The weight 0.60 rises to 0.965 at f = 3 and 0.990 at f = 4, the others fall to almost 0.",
+    "Five attention weights against the factor f: all are 0.2 at f = 0, then the weight 0.60 rises to 0.965 at f = 3 and 0.990 at "
+    "f = 4, and the others fall to almost 0.",
 )
 
 # %% [markdown]
@@ -466,7 +488,8 @@ ax.set_title("A growing stream ends in attention to one token")
 ax.legend(loc="center right")
 figures.describe(
     fig,
-    "Mean entropy of the attention weights in 12 blocks. Without a norm it falls from 2.15 nats to 0.00. In pre-norm it stays between 2.1 and 2.4.",
+    "The mean entropy of the attention weights falls from 2.15 to 0.00 nats over 12 blocks without a norm, and stays between 2.1 and "
+    "2.4 in pre-norm.",
 )
 
 # %% [markdown]
@@ -514,7 +537,7 @@ figures.describe(
 # %% [markdown]
 # ## 8. The error hunt
 #
-# This course follows one small example through all its lessons: two tokens, d_model = 4, one head, a **post-norm** block with gamma = 1 and beta = 0. It was
+# This course follows one small example through several lessons: two tokens, d_model = 4, one head, a **post-norm** block with gamma = 1 and beta = 0. It was
 # published on a web page, printed to two decimals. The attention output was assumed there. Then:
 #
 # | | token 1 | token 2 |
@@ -572,7 +595,7 @@ ax.set(xlabel="mean of the row (no unit)", ylabel="variance of the row (no unit)
 ax.set_title("What rounding to two places can explain: the boxes")
 figures.describe(
     fig,
-    "Mean and variance of the four printed rows as boxes as large as rounding allows. A star marks mean 0, variance 1. No box touches the star: "
+    "Mean and variance of the four printed rows as boxes as large as rounding allows: none touches the star at mean 0, variance 1; "
     "one lies above it, one just below, and two to its right and below.",
 )
 

@@ -447,7 +447,7 @@ def _(x, gamma, beta, eps=1e-5):
 
 BATCH_NORM = Exercise(
     number="2.2",
-    title="The same subtraction along another axis",
+    title="Two functions in one: training and use",
     level="medium",
     difficulty=3,
     minutes=14,
@@ -914,7 +914,7 @@ def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
 
 MASKED_FEATURE_STATS = Exercise(
     number="2.3",
-    title="What padding does to a batch's statistics",
+    title="Statistics of the real tokens only",
     level="medium",
     difficulty=2,
     minutes=10,
@@ -1256,7 +1256,7 @@ def _(x, mask):
 
 LAYER_NORM_JACOBIAN = Exercise(
     number="2.4",
-    title="What the norm does to a small correction",
+    title="The Jacobian of layer norm",
     level="hard",
     difficulty=4,
     minutes=18,
@@ -1556,7 +1556,7 @@ def _(x, eps=1e-5):
 
 LEAK = Exercise(
     number="2.5",
-    title="An experiment as code: does a sentence change its neighbours?",
+    title="The experiment as code",
     level="hard",
     difficulty=4,
     minutes=14,
@@ -1648,6 +1648,9 @@ def batch_norm_leaks(rng):
     yield swap(rng, YOUR_BATCH_NORM, (2, 1, 2), 0)
     yield swap(rng, YOUR_BATCH_NORM, (3, 2, 3), 1)
     yield swap(rng, YOUR_BATCH_NORM, (4, 4, 4), 3)
+    X = rng.normal(size=(3, 2, 3))
+    X[1] = X[::2].mean(axis=(0, 1))
+    yield ask(YOUR_BATCH_NORM, X, 1, X[1] + 0.5)  # every other output falls
 
 
 @LEAK.must("a norm that leaks into the last sentence only", 1.0, judge_only=True)
@@ -1897,7 +1900,7 @@ def _(norm, X, j, new):
 
 SHARPEN = Exercise(
     number="2.6",
-    title="What a growing stream does to attention",
+    title="All scores times f",
     level="hard",
     difficulty=4,
     minutes=14,
@@ -2162,7 +2165,7 @@ def _(p, f):
 
 LAYER_NORM_BACKWARD = Exercise(
     number="2.7",
-    title="The backward pass, three terms",
+    title="Three gradients by hand",
     level="demanding",
     difficulty=5,
     minutes=25,
@@ -2608,7 +2611,7 @@ COULD_BE_LAYER_NORM = Exercise(
     difficulty=4,
     minutes=16,
     core=True,
-    why="The published example of this lesson is wrong; you can prove it from its printed numbers alone, and so can you with any other.",
+    why="You can prove from its printed numbers alone that the published example is wrong, and test any other page in the same way.",
     budget="Five lines are enough.",
     hints=(
         "A printed entry stands for an interval. If every entry may move by half a unit of its last place, how far can "
@@ -3013,7 +3016,7 @@ def _(rows, decimals):
 
 BREAKING_INPUTS = Exercise(
     number="2.9",
-    title="Write the test yourself",
+    title="Four inputs that expose four wrong norms",
     level="hard",
     difficulty=4,
     minutes=18,

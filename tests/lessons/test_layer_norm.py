@@ -87,7 +87,7 @@ def test_running_mean_figure(text):
 
 def test_training_and_use(text):
     gap = dict(zip(*FIGURES["batch_size_gap"]().values()))
-    assert says(text, f"a typical difference of {gap[1]:.1f} (one row)")
+    assert says(text, f"With one row the typical difference is {gap[1]:.1f}")
     assert says(text, f"With 8 rows the difference is still {gap[8]:.2f}, with 256 rows {gap[256]:.2f}")
     row = np.array([[3.0, -7.0]])
     y, *_ = batch_norm(row, np.ones(2), np.array([5.0, 6.0]), np.zeros(2), np.ones(2), True)
@@ -117,7 +117,7 @@ def test_the_jacobian_by_hand(text):
     values = FIGURES["norm_singular_values"]()
     assert values["layer_norm"].round(3).tolist() == [0.632, 0.632, 0, 0]
     assert says(text, f"1/sigma = {1 / sigma:.3f}, and deletes two")
-    assert says(text, f"RMSNorm: {values['rms_norm'][0]:.3f} three times, then 0")
+    assert says(text, f"{values['rms_norm'][0]:.3f} three times, then 0 for RMSNorm")
     assert values["rms_norm"].round(3).tolist() == [0.535, 0.535, 0.535, 0]
 
 
