@@ -136,6 +136,17 @@ def test_long_outputs_are_cut_with_a_note(child):
     assert "left out" in shown(ran)[-1]
 
 
+def test_threads_and_forks_of_the_student_print_in_order_and_disturb_nothing(child):
+    threads = "import threading\nts = [threading.Thread(target=lambda: [print('x' * 50) for _ in range(500)]) for _ in range(4)]\n"
+    ran = child.run_cell(threads + "for t in ts: t.start()\nfor t in ts: t.join()", 10)
+    assert sum(text.count("x") for text in shown(ran)) == 4 * 500 * 50
+    ran = child.run_cell(
+        "import os\nif os.fork() == 0: print('from the fork')\nelse: os.wait(); print('after it')", 5
+    )
+    assert shown(ran) == ["from the fork\nafter it\n"]
+    assert shown(child.run_cell("2", 5)) == ["2"]
+
+
 def test_two_runs_agree_on_random_numbers():
     drawn = []
     for _ in range(2):
@@ -458,7 +469,9 @@ FORGED = {
     "empty": framed({}),
     "a list": framed([1]),
     "another question": framed({"answer": {"id": 99, "answers": [ANSWER]}}),
-    "a call of nothing": framed({"call": {"id": 1, "handle": "function 0", "args": {"tuple": []}, "kwargs": {"dict": []}}}),
+    "a call of nothing": framed(
+        {"call": {"id": 1, "handle": "function 0", "args": {"tuple": []}, "kwargs": {"dict": []}}}
+    ),
     "an odd call": framed({"call": {"id": 1, "handle": 3}}),
     "a cell's result": framed({"ran": {"state": "ok", "count": 1}}),
     "a verdict": framed({"points": 100}),

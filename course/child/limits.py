@@ -91,8 +91,9 @@ class Clock:
 
     def off(self) -> None:
         """Stop the timers."""
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class CellOutOfTime(OutOfTime):

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import tempfile
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ class Recorder:
     def __init__(self, send: Callable[[dict], None]):
         self.send = send
         self.live = False
+        self.process = os.getpid()
+        self._lock = threading.RLock()
         self.descriptors = Descriptors()
         self._stream = ""
         self._text: list[str] = []
@@ -35,6 +38,7 @@ class Recorder:
 
     def begin(self) -> None:
         """A cell begins."""
+        self.process = os.getpid()
         self._start_counting()
         self.live = True
 
@@ -47,15 +51,17 @@ class Recorder:
 
     def text(self, stream: str, text: str) -> None:
         """Printed text. stream: "stdout" or "stderr"."""
-        self._take_descriptors()
-        self._add_text(stream, text)
+        with self._lock:
+            self._take_descriptors()
+            self._add_text(stream, text)
 
     def output(self, output: dict, display_id: str | None = None) -> None:
         """A picture, a result or an error."""
-        self._take_descriptors()
-        self._send_text()
-        if self._room_for(output):
-            self._pass_on({"output": output | {"display_id": display_id}})
+        with self._lock:
+            self._take_descriptors()
+            self._send_text()
+            if self._room_for(output):
+                self._pass_on({"output": output | {"display_id": display_id}})
 
     def update(self, display_id: str, data: dict, metadata: dict) -> None:
         """New content for the displays with this id."""
@@ -143,7 +149,10 @@ class Stream(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        self._recorder.text(self.name, text)
+        if os.getpid() == self._recorder.process:
+            self._recorder.text(self.name, text)
+        else:  # a fork of the student's prints to the same place by another way
+            os.write(self._descriptor, text.encode("utf-8", "replace"))
         return len(text)
 
     def writable(self) -> bool:

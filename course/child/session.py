@@ -36,7 +36,7 @@ def serve(service: Service, sock: socket.socket, settings: Mapping[str, Any]) ->
     settings : "work" and "home", the private folders; "processes", how many the user may have; and
                for a forked process "level" and what confine.shut_in needs.
     """
-    service.connection = Connection(sock)
+    service.connect(Connection(sock))
     try:
         if "level" in settings:
             from course.child.confine import shut_in  # Linux only
