@@ -47,7 +47,7 @@ def weights() -> dict[str, np.ndarray]:
 
 def as_text(trace: dict[str, np.ndarray]) -> str:
     """The weights and every matrix of the trace as text for one page, with names and shapes."""
-    head = "Worked example, post-norm: d_model = 4, one head, d_ff = 8, eps = 0.00001, gamma = 1, beta = 0"
+    head = "Worked example, post-norm: d_model = 4, one head, d_ff = 8, eps = 1e-5, gamma = 1, beta = 0"
     blocks = [_block(name, weights()[name], decimals) for name, decimals in _DECIMALS.items()]
     blocks += [_block(symbol, trace[symbol], 6, words) for symbol, words in STEPS.items()]
     return "\n".join([head, *_packed(blocks)])

@@ -289,7 +289,7 @@ def who_sees_whom() -> dict[str, Any]:
 
 @figure_data
 def through_depth() -> dict[str, Any]:
-    """Six tokens on their way through six blocks, in the two directions in which they differ most."""
+    """Six tokens on their way through six blocks: in the two directions in which they differ most, their length, their likeness."""
     words = ["the", "cat", "sat", "on", "the", "mat"]
     rng = np.random.default_rng(8)
     d, depth = 32, 6
@@ -298,7 +298,7 @@ def through_depth() -> dict[str, Any]:
         len(words), d
     )
     layers = [plain_layer(rng, d, 2 * d) for _ in range(depth)]
-    paths = {}
+    found: dict[str, Any] = {"words": words}
     for norm in ("post", "pre"):
         states = [x[0]]
         for layer in layers:
@@ -307,8 +307,17 @@ def through_depth() -> dict[str, Any]:
         centred = stacked - stacked.mean(axis=0)
         _, _, directions = np.linalg.svd(centred, full_matrices=False)
         largest = directions[:2] * np.sign(directions[:2, :1])
-        paths[norm] = single((centred @ largest.T).reshape(depth + 1, len(words), 2))
-    return {"words": words, **paths}
+        found[norm] = single((centred @ largest.T).reshape(depth + 1, len(words), 2))
+        found[f"length_{norm}"] = single([np.linalg.norm(state, axis=1).mean() for state in states])
+        found[f"cosine_{norm}"] = single([cosine_between_tokens(state) for state in states])
+    return found
+
+
+def cosine_between_tokens(state: np.ndarray) -> float:
+    """The mean cosine between the rows of two different tokens."""
+    rows = state / np.linalg.norm(state, axis=1, keepdims=True)
+    n = len(rows)
+    return float(((rows @ rows.T).sum() - n) / (n * (n - 1)))
 
 
 # ---------------------------------------------------------------- the size of a probe
