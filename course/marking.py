@@ -183,7 +183,9 @@ def _not_attempted(given: Sequence[Any]) -> bool:
 
 def _property_results(sheet: Sheet, differences: Sequence[Difference | None]) -> tuple[PropertyResult, ...]:
     state = {p.name: _state(sheet, differences, p) for p in sheet.properties}
-    values_hold = any(state[p.name] in ("passed", "single") for p in sheet.properties if not p.needs_values)
+    value_states = [state[p.name] for p in sheet.properties if not p.needs_values]
+    # where only a judge can ask for values, the rest must not wait for them
+    values_hold = any(s in ("passed", "single") for s in value_states) or set(value_states) == {"open"}
     results = []
     for p in sheet.properties:
         now = state[p.name]
