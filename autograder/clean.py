@@ -54,7 +54,7 @@ def clean(tree: Mapping[str, Any], release: NotebookNode) -> NotebookNode:
     """
     pieces = pieces_of(tree)
     graded = graded_cells(release)
-    places = _places(pieces, graded)
+    places = _places(pieces, graded, release)
     untouched = {plain(cell.source) for cell in release.cells if cell.cell_type == "markdown"}
     by_index = {index: grade_id for grade_id, index in places.items()}
     put_back = _put_back(pieces, graded, places)
@@ -155,7 +155,9 @@ def _joined(source: Any) -> str:
 # ---------------------------------------------------------------- which cell is which
 
 
-def _places(pieces: Sequence[Piece], graded: Mapping[str, NotebookNode]) -> dict[str, int]:
+def _places(
+    pieces: Sequence[Piece], graded: Mapping[str, NotebookNode], release: NotebookNode
+) -> dict[str, int]:
     """grade_id -> index of the piece that is taken for this cell; those that are missing are left out."""
     places: dict[str, int | None] = {}
     for grade_id, cell in graded.items():
@@ -165,8 +167,7 @@ def _places(pieces: Sequence[Piece], graded: Mapping[str, NotebookNode]) -> dict
         elif cell.cell_type == "code" and cell.metadata.nbgrader.get("solution"):
             places[grade_id] = _solution_place(pieces, grade_id, labelled, graded)
         else:
-            answered = [i for i in labelled if plain(pieces[i].source) != plain(cell.source)]
-            places[grade_id] = next(iter([*answered, *labelled]), None)
+            places[grade_id] = _text_place(pieces, cell, labelled, release)
     return {grade_id: index for grade_id, index in places.items() if index is not None}
 
 
@@ -177,6 +178,20 @@ def _solution_place(
     defining = [i for i in labelled if pieces[i].defines(name)]
     elsewhere = [i for i, piece in enumerate(pieces) if piece.grade_id not in graded and piece.defines(name)]
     return next(iter([*defining, *elsewhere, *labelled]), None)
+
+
+def _text_place(
+    pieces: Sequence[Piece], cell: NotebookNode, labelled: Sequence[int], release: NotebookNode
+) -> int | None:
+    """The first labelled cell that was changed; else the first labelled one; else the unlabelled text after the question."""
+    changed = [i for i in labelled if plain(pieces[i].source) != plain(cell.source)]
+    question = plain(release.cells[release.cells.index(cell) - 1].source)
+    following = [
+        i
+        for i, (before, piece) in enumerate(zip(pieces, pieces[1:]), 1)
+        if plain(before.source) == question and piece.kind == "markdown" and piece.grade_id is None
+    ]
+    return next(iter([*changed, *labelled, *following]), None)
 
 
 def _check_place(pieces: Sequence[Piece], cell: NotebookNode, labelled: Sequence[int]) -> int | None:

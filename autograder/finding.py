@@ -56,13 +56,15 @@ def _below(top: Path) -> Iterator[Found]:
             if not name.endswith(NOTEBOOK):
                 yield Found(here / name, student_of(here / name), LINKED_FOLDER)
         if here.name in lessons.names() and not notebooks:
-            yield Found(here, student_of(here / f"{here.name}{NOTEBOOK}"), _nothing_here(here, here.name))
+            yield Found(here, student_of(here), _nothing_here(here, here.name))
 
 
 def student_of(path: Path) -> str:
     """The student whose notebook this is: the folder above the lesson's, else the file's name."""
-    folder = path.absolute().parent
-    return folder.parent.name if folder.name in lessons.names() else path.stem
+    for folder in (path.absolute(), path.absolute().parent):
+        if folder.name in lessons.names():
+            return folder.parent.name
+    return path.stem
 
 
 def lesson_of_file(tree: Mapping[str, Any], path: Path) -> Lesson | None:

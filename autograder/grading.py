@@ -63,8 +63,9 @@ def grade(
     level = level or isolation.level()
     skipped = {plain(source) for source in explorations}
     graded, verdicts = _graded(notebook, skipped, seed, folder, level)
-    if _misses(graded, verdicts, skipped):
-        graded, verdicts = _graded(notebook, set(), seed, folder, level)
+    missed = _missed(graded, verdicts, skipped)
+    if missed:
+        graded, verdicts = _graded(notebook, skipped - missed, seed, folder, level)
     return Graded(graded, verdicts, seed, time.monotonic() - started, level)
 
 
@@ -236,14 +237,11 @@ class Tools:
 # ---------------------------------------------------------------- names from explorations
 
 
-def _misses(notebook: NotebookNode, verdicts: Sequence[Verdict], skipped: set[str]) -> bool:
-    """Whether some cell or answer failed for want of a name that an exploration defines which was not run."""
-    names = {
-        name
-        for text in _errors(notebook, verdicts)
-        for name in re.findall(r"name '(\w+)' is not defined", text)
-    }
-    return any(Piece("code", source).defines(name) for source in skipped for name in names)
+def _missed(notebook: NotebookNode, verdicts: Sequence[Verdict], skipped: set[str]) -> set[str]:
+    """The explorations that were not run, but define a name for want of which some cell or answer failed."""
+    texts = " ".join(_errors(notebook, verdicts))
+    names = re.findall(r"name '(\w+)' is not defined", texts)
+    return {source for source in skipped if any(Piece("code", source).defines(name) for name in names)}
 
 
 def _errors(notebook: NotebookNode, verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -43,25 +43,28 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
         descriptor = os.open(path, flags)
     except (OSError, ValueError) as error:
         raise Refused(_cannot_open(error)) from error
-    with os.fdopen(descriptor, "rb") as file:
-        state = os.fstat(descriptor)
-        if stat.S_ISDIR(state.st_mode):
-            raise Refused(f"This is a folder with the name of a notebook. {RESAVE}")
-        if not stat.S_ISREG(state.st_mode):
-            raise Refused(f"This is no ordinary file (a pipe or a device). {RESAVE}")
-        if state.st_nlink > 1:
-            raise Refused("This file is a hard link: it has a second name elsewhere. Hand in a copy of it.")
-        if state.st_size > limit:
-            raise Refused(
-                f"The file has {_megabytes(state.st_size)}; {_megabytes(limit)} is the most. {CLEAR}"
-            )
-        try:
+    try:
+        _refuse_unless_plain(os.fstat(descriptor), limit)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
-        except OSError as error:
-            raise Refused(_cannot_open(error)) from error
+    except OSError as error:
+        raise Refused(_cannot_open(error)) from error
+    finally:
+        os.close(descriptor)
     if len(data) > limit:
         raise Refused(f"The file grows while it is read. {RESAVE}")
     return data
+
+
+def _refuse_unless_plain(state: os.stat_result, limit: int) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise Refused(f"This is a folder with the name of a notebook. {RESAVE}")
+    if not stat.S_ISREG(state.st_mode):
+        raise Refused(f"This is no ordinary file (a pipe or a device). {RESAVE}")
+    if state.st_nlink > 1:
+        raise Refused("This file is a hard link: it has a second name elsewhere. Hand in a copy of it.")
+    if state.st_size > limit:
+        raise Refused(f"The file has {_megabytes(state.st_size)}; {_megabytes(limit)} is the most. {CLEAR}")
 
 
 def _cannot_open(error: Exception) -> str:
