@@ -416,7 +416,7 @@ POSITIONAL_ENCODING.mistake(
 )
 POSITIONAL_ENCODING.mistake(
     "base-fixed",
-    "Your table is the same for every base: 10000 is written into it.",
+    "Your table is the same for every base: 10000 is written into it, or a table made earlier is used again.",
     wrong_table(fixed_base=10000.0),
 )
 POSITIONAL_ENCODING.mistake(
@@ -779,7 +779,7 @@ def one_sentence(rng):
 
 @EMBED.must("right rows for a batch", 0.75)
 def batches(rng):
-    for words, batch, seq, d, n in ((4, 2, 3, 2, 7), (5, 3, 3, 6, 4), (3, 3, 2, 4, 2)):
+    for words, batch, seq, d, n in ((4, 2, 3, 2, 7), (5, 3, 3, 6, 4), (3, 3, 2, 4, 4)):
         yield ask(rng.integers(0, words, size=(batch, seq)), *tables(rng, words, d, n))
 
 
@@ -798,7 +798,8 @@ def _(rng):
     yield steps(Call((ids, E, pe)), Call((ids[1], E, pe)), Call((ids[1:], E, pe)))
 
 
-@EMBED.must("tables of whole numbers work as well", 0.25, needs_values=True)
+# an integer result cuts decimals off or raises; either may come on top of any other mistake
+@EMBED.must("tables of whole numbers work as well", 0.25, needs_values=True, chaotic=True)
 def _(rng):
     E, pe = rng.integers(-3, 4, size=(4, 3)), rng.integers(-3, 4, size=(5, 3))
     yield ask(rng.integers(0, 4, size=(2, 3)), E, pe)
@@ -957,23 +958,22 @@ def _(ids, E, pe):
 
 @EMBED.mistake(
     "integer-result",
-    "With a table of whole numbers your result is made of whole numbers too, and the decimals are lost.",
-)
-def _(ids, E, pe):
-    out = np.zeros_like(E[ids])
-    out[...] = embed(ids, E, pe)
-    return out
-
-
-@EMBED.mistake(
-    "integer-in-place",
-    "With a table of whole numbers, *= and += fail: the picked rows cannot hold decimals. Make a new array with * and +.",
+    "With a table of whole numbers your result is made of whole numbers too: decimals are cut off, or *= fails. Make a new array with * and +.",
 )
 def _(ids, E, pe):
     x = E[ids]
     x *= np.sqrt(E.shape[1])
     x += by_place(ids, pe)
     return x
+
+
+@EMBED.mistake(
+    "batches-only",
+    "It works for a batch only. ids may also be a single sentence, with one axis: look at its last axis, whatever stands before it.",
+)
+def _(ids, E, pe):
+    _batch, seq = ids.shape
+    return E[ids] * np.sqrt(E.shape[1]) + pe[:seq]
 
 
 for _id, _place in (
@@ -1593,7 +1593,8 @@ def _(rng):
     yield steps(*(Call((pair, np.array([m, m + 4]))) for m in (0, 5, 50)))
 
 
-@ROPE.must("whole numbers work like floats", 0.25, needs_values=True)
+# np.empty_like(x) is the natural slip here, on top of any other
+@ROPE.must("whole numbers work like floats", 0.25, needs_values=True, chaotic=True)
 def _(rng):
     yield ask(rng.integers(-5, 6, size=(3, 4)), rng.integers(2, 90, size=3))
 
@@ -1775,6 +1776,24 @@ def _(x, positions):
     turned = np.empty_like(x)
     turned[...] = rope(x, positions)
     return turned
+
+
+@ROPE.mistake(
+    "two-axes-only",
+    "It works for one sentence only. x may have more axes in front: write x[..., 0::2], not x[:, 0::2].",
+)
+def _(x, positions):
+    seq, d = x.shape
+    return wrong_rope()(x.reshape(seq, d), positions)
+
+
+@ROPE.mistake(
+    "three-axes-only",
+    "It works for a batch of sentences only. x may have fewer axes in front, or more.",
+)
+def _(x, positions):
+    batch, seq, d = x.shape
+    return wrong_rope()(x.reshape(batch, seq, d), positions)
 
 
 @ROPE.mistake("changes-input", "You write the turned numbers into x itself. Make a new array.")

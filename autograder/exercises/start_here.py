@@ -54,7 +54,7 @@ def _(rng):
     yield ask(x=rng.normal(size=(2, 1, 3, 2)))
 
 
-@TOKEN_MEANS.must("whole numbers work like floats", 0.25, needs_values=True)
+@TOKEN_MEANS.must("whole numbers work like floats", 0.25, needs_values=True, chaotic=True)
 def _(rng):
     x = rng.integers(-9, 10, size=(3, 4))
     x[:, 0] += (x.sum(axis=1) % 4 == 0).astype(int)  # no mean is whole
@@ -97,6 +97,11 @@ TOKEN_MEANS.mistake(
     "axis-1-not-kept",
     "You average along axis 1, which is not the last one in a batch, and the axis is gone afterwards. Count from the end, and keep it.",
     wrong_means(axis=1, keepdims=False),
+)
+TOKEN_MEANS.mistake(
+    "axis-2",
+    "You average along axis 2, which exists in a batch only. Count from the end, and it works for any number of axes.",
+    wrong_means(axis=2),
 )
 TOKEN_MEANS.mistake(
     "axis-of-tokens",
