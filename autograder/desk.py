@@ -21,6 +21,7 @@ from autograder.exercises import find
 from autograder.judge import judge
 from autograder.sheets import PUBLIC_SEED
 from course import report
+from course.marking import Verdict
 from course.questions import Answer, Failure, Question
 from course.wire import Closed, Connection, Malformed
 
@@ -39,17 +40,19 @@ class Desk:
             self.connection.send(answers[kind](name))
 
     def _check(self, name: str) -> dict:
-        exercise = find(name)
-        verdict = judge(exercise, PUBLIC_SEED, lambda question: self._ask(exercise, question))
+        verdict = self._judge(find(name), PUBLIC_SEED)
         if verdict.outcome == "correct":
-            verdict = judge(exercise, secrets.randbits(60), lambda question: self._ask(exercise, question))
+            verdict = self._judge(find(name), secrets.randbits(60))
         shown = (report.text(verdict), report.html(verdict))
         return {"verdict": [verdict.outcome, verdict.points, verdict.max_points, *shown]}
 
-    def _ask(self, exercise: Exercise, question: Question) -> list[Answer]:
+    def _judge(self, exercise: Exercise, seed: int) -> Verdict:
+        return judge(exercise, seed, lambda question: self._ask(exercise.name, question), self._ask)
+
+    def _ask(self, name: str, question: Question) -> list[Answer]:
         remote = Remote(question)
         self.asked += 1
-        self.connection.send({"ask": remote.asking(self.asked, exercise.name, exercise.parameters)})
+        self.connection.send({"ask": remote.asking(self.asked, name, find(name).parameters)})
         try:
             while True:
                 ((kind, body),) = self.connection.receive().items()

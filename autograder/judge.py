@@ -20,7 +20,11 @@ def judge(exercise: Exercise, seed: int, ask: Ask, ask_tool: AskTool | None = No
 
     ask_tool : asks an earlier function of the student by name, where follow-through is wanted.
     """
-    drawn = Drawn(exercise, seed)
+    return judge_sheet(Drawn(exercise, seed), ask, ask_tool)
+
+
+def judge_sheet(drawn: Drawn, ask: Ask, ask_tool: AskTool | None = None) -> Verdict:
+    """The verdict for a sheet that is drawn already."""
     answers, given = [], []
     out_of_time: list[Answer] | None = None
     for item in drawn.sheet.items:
@@ -33,7 +37,7 @@ def judge(exercise: Exercise, seed: int, ask: Ask, ask_tool: AskTool | None = No
     verdict = mark(drawn.sheet, given, answers, drawn.wrong)
     if ask_tool is None or verdict.outcome in ("correct", "not attempted"):
         return verdict
-    broken = _broken_tools(exercise, seed, ask_tool)
+    broken = _broken_tools(drawn.exercise, drawn.seed, ask_tool)
     return follow(drawn, given, answers, verdict, broken, ask_tool) if broken else verdict
 
 
@@ -49,6 +53,11 @@ def _broken_tools(exercise: Exercise, seed: int, ask_tool: AskTool) -> list[str]
     return broken
 
 
+def in_this_process(exercise: Exercise, function: Callable) -> Ask:
+    """Asks a function that runs here: references, wrong versions and variants, never a student's."""
+    return lambda question: answer_question(function, question, own_function, exercise.parameters)
+
+
 def judge_function(exercise: Exercise, seed: int, function: Callable) -> Verdict:
-    """Judge a function that runs in this process: for references, wrong versions and variants."""
-    return judge(exercise, seed, lambda q: answer_question(function, q, own_function, exercise.parameters))
+    """Judge a function that runs in this process."""
+    return judge(exercise, seed, in_this_process(exercise, function))

@@ -67,7 +67,7 @@ def check(what: str | Callable) -> None:
 
 def _check(name: str, function: Any, namespace: Mapping[str, Any]) -> tuple[str, float, float, str, str]:
     if callable(function):
-        judged = desk.check(name, {name: function})
+        judged = desk.check(name, {**namespace, name: function})
         if judged is not None:
             return judged
     verdict = shipped_verdict(name, function, namespace)

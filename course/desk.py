@@ -44,7 +44,8 @@ def _converse(request: dict, kind: str, namespace: dict[str, Any]) -> Any:
     connection = _judge()
     if connection is None:
         return None
-    service = Service(connection, Clock())
+    service = Service(Clock())
+    service.connection = connection
     service.shell = SimpleNamespace(user_ns=namespace)
     try:
         service.send(request)

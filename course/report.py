@@ -25,6 +25,7 @@ OUTCOMES = {
 }
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
+INPUT_LINES = 8  # of inputs in all
 
 
 @dataclass(frozen=True)

@@ -2,4 +2,4 @@
 
 import os
 
-SEEDS = int(os.environ.get("COURSE_SEEDS", "200"))  # for the reference; wrong and right versions use a tenth
+SEEDS = int(os.environ.get("COURSE_SEEDS", "200"))  # for the reference; wrong versions and variants use a twentieth
