@@ -636,8 +636,8 @@ def _(f, x, h=1e-5):
 
 @NUMERICAL_JACOBIAN.mistake(
     "x-is-put-back-with-rounding",
-    "You move the caller's x and step back by adding. Adding and taking away h does not give exactly the old number, and "
-    "whole numbers cannot move by h at all.",
+    "You move the caller's x and step back by adding h. Rounding does not give exactly the old number back, and whole numbers "
+    "cannot move by h at all.",
 )
 def _(f, x, h=1e-5):
     slopes = []
@@ -650,7 +650,7 @@ def _(f, x, h=1e-5):
 
 @NUMERICAL_JACOBIAN.mistake(
     "keeps-what-f-returned",
-    "You move one array in place and keep what f returned for it. f may return that very array, so your first value moves too.",
+    "You keep what f returned while you move its argument. f may return that very array, so your first value moves too.",
 )
 def _(f, x, h=1e-5):
     z, slopes = np.array(x, dtype=float), []
@@ -663,6 +663,27 @@ def _(f, x, h=1e-5):
     return np.stack(slopes, axis=1)
 
 
+def moving_one_array(own_copy: bool, put_back: bool) -> Callable:
+    """Steps taken inside one array, keeping what f returned without copying it."""
+
+    def wrong(f, x, h=1e-5):
+        z = np.array(x, dtype=float) if own_copy else x
+        slopes = []
+        for j in range(len(z)):
+            z[j] += h
+            up = f(z)
+            z[j] -= 2 * h
+            slopes.append((up - f(z)) / (2 * h))
+            if put_back:
+                z[j] += h
+        return np.stack(slopes, axis=1)
+
+    return wrong
+
+
+NUMERICAL_JACOBIAN.pair("moved-inputs-stay-moved", "keeps-what-f-returned", moving_one_array(True, False))
+NUMERICAL_JACOBIAN.pair("x-is-not-put-back", "keeps-what-f-returned", moving_one_array(False, False))
+NUMERICAL_JACOBIAN.pair("x-is-put-back-with-rounding", "keeps-what-f-returned", moving_one_array(False, True))
 NUMERICAL_JACOBIAN.pair("transposed", "forward-difference", wrong_jacobian(**FORWARD, lay=as_rows))
 NUMERICAL_JACOBIAN.pair("transposed", "divides-by-h", wrong_jacobian(run=1.0, lay=as_rows))
 NUMERICAL_JACOBIAN.pair("transposed", "one-sided-over-2h", wrong_jacobian(rise=forward, lay=as_rows))
@@ -2760,13 +2781,23 @@ STACK_BACKWARD.mistake(
 
 @STACK_BACKWARD.mistake(
     "changes-g",
-    "You add into the caller's g (+= works in place).",
+    "You add into the caller's g (+= works in place). If it holds whole numbers, that even fails.",
 )
 def _(x, Ws, g, residual=True):
-    dx, dWs = wrong_backward()(x, Ws, g, residual)
-    if residual:
-        g += dx.astype(g.dtype)
-    return dx, dWs
+    inputs, hidden = [], []
+    for W in Ws:
+        inputs.append(x)
+        hidden.append(np.tanh(x @ W))
+        x = x + hidden[-1] if residual else hidden[-1]
+    dWs = []
+    for x, h, W in zip(inputs[::-1], hidden[::-1], Ws[::-1]):
+        dz = g * (1 - h**2)
+        dWs.insert(0, x.T @ dz)
+        if residual:
+            g += dz @ W.T
+        else:
+            g = dz @ W.T
+    return g, dWs
 
 
 @STACK_BACKWARD.mistake(
