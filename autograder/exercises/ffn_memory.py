@@ -1156,6 +1156,25 @@ def clear_memories(rng, tokens, d, f, spread=1.0, integers=False):
             return x, W1, b1, W2
 
 
+def telling_memories(rng, tokens, d, f, k, spread=1.0):
+    """As clear_memories, where other measures of a value's length, or the k largest coefficients, name other memories."""
+    while True:
+        x, W1, b1, W2 = clear_memories(rng, tokens, d, f, spread)
+        c = relu(x @ W1 + b1)
+        right = ranked(c * np.linalg.norm(W2, axis=1), k)
+        others = [c, c * abs(W2).sum(axis=1), c * abs(W2).max(axis=1), c * (W2**2).sum(axis=1)]
+        best = np.where(c >= np.sort(c, axis=1)[:, -k][:, None], c, 0.0)
+        others.append(best * np.linalg.norm(W2, axis=1))
+        if all(ranked(strengths, k) != right for strengths in others):
+            return x, W1, b1, W2
+
+
+def ranked(strengths, k):
+    """For each row the places of its k largest entries above 0, largest first."""
+    order = np.argsort(-strengths, axis=1, kind="stable")
+    return [[int(m) for m in row if s[m] > 0][:k] for row, s in zip(order, strengths)]
+
+
 @TOP.worked("the tiny FFN, k = 2: memory 2, then memory 0", 0.4)
 def _():
     W1, b1, W2, _ = TINY
@@ -1176,7 +1195,8 @@ def top_cases(rng):
 
 @TOP.must("values of very different lengths", 0.6)
 def _(rng):
-    yield ask(*clear_memories(rng, 2, 3, 6, spread=300.0), 2)
+    yield ask(*telling_memories(rng, 2, 3, 6, 2), 2)
+    yield ask(*telling_memories(rng, 3, 4, 8, 2, spread=5.0), 2)
     yield ask(*clear_memories(rng, 3, 4, 6, spread=0.01), 6)
 
 
