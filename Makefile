@@ -33,3 +33,14 @@ test: setup
 
 build: setup
 	$(RUN) -m autograder build
+
+# the references against PyTorch, in an environment of its own; TORCH_INDEX=... sets where pip looks for PyTorch
+PEERS := .venv/peers/bin/python
+.PHONY: test-peers
+test-peers: setup
+	@$(PEERS) -c 'import torch' 2>/dev/null || { \
+	  echo "This installs PyTorch into .venv/peers: about 200 MB to download and 1 GB on disk for the processor build, several GB for the build with CUDA (PyPI on Linux)."; \
+	  $(RUN) -m venv --clear .venv/peers && \
+	  $(PEERS) -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r tests/peers/requirements.txt && \
+	  $(PEERS) -m pip install --disable-pip-version-check --constraint requirements.txt numpy pytest; }
+	$(PEERS) -m pytest tests/peers
