@@ -3,6 +3,7 @@
 import builtins
 import functools
 import time
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -195,14 +196,14 @@ def test_the_judge_serves_functions_that_a_bundle_cannot(capsys):
     assert judged[0] == "correct" and "submission" not in judged[3]
 
 
-def test_right_work_on_a_wrong_tool_is_told_apart():
-    layer_norm = next(m for m in all_exercises()["layer_norm"].mistakes if m.id == "variance-d-1").function
-    block = all_exercises()["encoder_block"].reference_function
-    mine = dict(REFERENCES) | {"layer_norm": layer_norm}
-    rebuilt = type(block)(block.__code__, {**block.__globals__, "layer_norm": layer_norm})
-    judged = desk.check("encoder_block", mine | {"encoder_block": rebuilt})
-    assert judged[0] == "partial" and 0 < judged[1] <= judged[2] / 2
-    assert "right for the layer_norm you gave it" in judged[3]
+def test_the_judge_asks_the_notebooks_own_earlier_functions_too():
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        return REFERENCES["layer_norm"](x, gamma, 0 * beta if np.ndim(x) > 2 else beta, eps)
+
+    block = REFERENCES["encoder_block"]
+    mine = FunctionType(block.__code__, {**block.__globals__, "layer_norm": layer_norm}, "encoder_block")
+    judged = desk.check("encoder_block", {**REFERENCES, "layer_norm": layer_norm, "encoder_block": mine})
+    assert judged[0] == "partial" and "right for the layer_norm you gave it" in judged[3]
 
 
 # ---------------------------------------------------------------- hints, quiz, solutions, starting again

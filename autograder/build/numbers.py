@@ -28,7 +28,6 @@ from course.wire import Malformed, decode, encode
 ABOUT = "Built by `python -m autograder build` from {}. Do not edit."
 AGREE = 1e-10  # numbers that agree this well come from the same declaration on another machine
 DIGITS = 12
-EXACT = 1e-11  # a property with a smaller tolerance ships its numbers unrounded
 
 
 def exercise_tree(exercise: Exercise) -> dict[str, Any]:
