@@ -42,7 +42,7 @@ STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Scores",
-        "Each query with each key, divided by the root of d_k = 4. Row 1 belongs to token 1, which reads.",
+        "Each query with each key, divided by 2, the root of d_k = 4. Row 1 belongs to token 1, which reads.",
         ("S",),
     ),
     ("Shares", "e to the power of each score, divided by the sum of its row. Each row sums to 1.", ("A",)),
