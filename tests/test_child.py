@@ -66,6 +66,16 @@ def test_outputs_come_in_order(child):
     assert (ran.state, ran.outputs[-1]["execution_count"]) == ("ok", ran.execution_count)
 
 
+def test_a_cell_finds_what_a_jupyter_kernel_has(child):
+    assert child.run_cell("%matplotlib inline", 10).outputs == []
+    assert shown(
+        child.run_cell("type(get_ipython()).__name__, 'IPKernelApp' in get_ipython().config", 5)
+    ) == ["('ZMQInteractiveShell', True)"]
+    ran = child.run_cell("import warnings\nwarnings.warn('careful')", 5)
+    assert "careful" in ran.outputs[0]["text"]
+    assert "ipykernel_" in ran.outputs[0]["text"]
+
+
 def test_plots_are_pictures(child):
     plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nplt.plot([2, 1]);"
     for _ in range(2):

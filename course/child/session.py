@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,6 +58,7 @@ def _enter(settings: Mapping[str, Any]) -> None:
     os.chdir(settings["work"])
     sys.path.append(settings["work"])
     os.environ.update(dict.fromkeys(HOMES, settings["home"]))
+    tempfile.tempdir = settings["home"]
     np.random.seed(SEED)
     random.seed(SEED)
     signal.signal(signal.SIGINT, signal.default_int_handler)
