@@ -261,7 +261,7 @@ alike = data("likeness")
 fig, (near, far) = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True, width_ratios=(3, 2))
 for d in (8, 64, 512):
     near.plot(alike["near"], alike[f"d{d}"], label=f"d_model = {d}")
-near.set(xlabel="distance k in positions", ylabel="dot product, as a share of its value at 0")
+near.set(xlabel="distance k in positions", ylabel="dot product, value at 0 = 1")
 near.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=9)
 far.plot(alike["far"], alike["far512"], color=figures.GREEN)
 far.axhline(0, color=figures.BLACK, lw=0.8)
