@@ -147,7 +147,7 @@ figures.describe(fig, "Error of a measured slope against the step h, both axes l
 # $$\text{gradient at } x \;=\; (I + J)^\top g \;=\; g + J^\top g$$
 #
 # Read aloud: *the gradient at x is g plus J transposed times g*. The transpose is there because *J* carries small moves from inputs to outputs, and a gradient travels
-# from outputs to inputs. The product $J^\top g$ is called a **vector-Jacobian product**, VJP for short. Real code never builds *J*: each function comes with a partner that turns *g* into $J^\top g$.
+# from outputs to inputs. The product $J^\top g$ is called a **vector-Jacobian product**, VJP for short. Real code never builds *J*: each function *f* comes with a partner, here called `f_vjp(x, g)`, that turns *g* into $J^\top g$.
 #
 # **By hand,** for the tiny network at (1, 2) and *g* = (1, 1): the columns of *J* are (0, -1) and (1, 1), so $J^\top g$ = (0 - 1, 1 + 1) = (-1, 2). The straight way adds (1, 1). Together: (0, 3).
 
@@ -263,7 +263,7 @@ figures.describe(fig, "Gain of random stacks against the number of blocks on a l
 # "The gradient flows back untouched along the identity" is true for some stacks and not for others.
 #
 # - In **y = x + f(x)** and in **pre-norm**, it is true: follow the adds, and nothing stands in the way until the last norm.
-# - In **post-norm**, it is not. Every add is followed by a norm, so the straight path is a product of norm Jacobians. Alone it has a gain of 0.11 after 6 blocks and of 0.000007 after 24 (the lowest dash-dotted line). The branches make up for it at the start of training.
+# - In **post-norm**, it is not. Every add is followed by a norm, so the straight path is a product of norm Jacobians. Alone it has a gain of 0.11 after 6 blocks and of 0.000007 after 24 (the dash-dotted line). The branches make up for it at the start of training.
 #
 # There is a price on the other side. In pre-norm nothing ever scales the stream down, so **it is the pre-norm stream that grows**: the typical size of its numbers goes from 1.0 to 5.3 over these 24 blocks. In post-norm it is 1.0 after every block. (Some pages say it the other way round.)
 #
@@ -404,8 +404,8 @@ ax.legend(frameon=False)
 figures.describe(fig, "Shares of path lengths in 54 blocks: for gain 0.25 a hump around 11 that lies almost wholly in the band from 5 to 17 blocks, for gain 1 a hump around 27.")
 
 # %% [markdown]
-# The coloured band is what Veit et al. measured in a trained ResNet of 110 layers: most of the gradient came through paths that were 10 to 34 layers deep, which is 5 to 17 blocks. This model, with one number *r* for every branch, puts 97.5 % there. Few paths are *very* short, and the long ones weigh little.
-# The short ones in between carry the gradient.
+# The coloured band is what Veit et al. measured in a trained ResNet of 110 layers: most of the gradient came through paths that were 10 to 34 layers deep, which is 5 to 17 blocks. This model, with one number *r* for every branch, puts 97.5 % there. There are few very short paths, and the long ones weigh little.
+# Those in between carry the gradient, and they are short beside a stack of 54.
 #
 # The next cell lets you slide the gain. It uses your own function once that passes.
 

@@ -152,8 +152,7 @@ def add_and_normalise(x, change):
 
 RESIDUAL.mistake(
     "no-shape-check",
-    "The shape of the change is never looked at. A change of shape (seq, 1) or (d_model,) is stretched over x by NumPy's "
-    "broadcasting, without a word.",
+    "You never look at the shape of the change. NumPy stretches one of shape (seq, 1) or (d_model,) over x without a word.",
     wrong_residual(added, unchecked),
 )
 RESIDUAL_JOINS = (
@@ -636,8 +635,7 @@ def _(f, x, h=1e-5):
 
 @NUMERICAL_JACOBIAN.mistake(
     "x-is-put-back-with-rounding",
-    "You move the caller's x and step back by adding h. Rounding does not give exactly the old number back, and whole numbers "
-    "cannot move by h at all.",
+    "You move the caller's x and step back by adding h. Rounding does not give back exactly the old number, and whole numbers never move.",
 )
 def _(f, x, h=1e-5):
     slopes = []
@@ -2488,7 +2486,7 @@ def propagated(question: Question, *names: str) -> Question:
 
 
 @STACK_BACKWARD.worked(
-    "one number: six layers of W = 0 give dx = 1; x = 0.5, W = 1 gives 1.786448",
+    "one number per token: 1 and 1.786448",
     0.4,
     decimals=6,
     view=View(parts),
@@ -2729,7 +2727,7 @@ STACK_BACKWARD.mistake(
 )
 STACK_BACKWARD.mistake(
     "W-not-transposed",
-    "Going back through x @ W you multiply by W again. Which matrix sends gradients back? For one number it looks the same.",
+    "Going back through x @ W you multiply by W again. Which matrix sends gradients back?",
     wrong_backward(turn=not_turned),
 )
 STACK_BACKWARD.mistake(
