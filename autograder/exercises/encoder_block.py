@@ -88,7 +88,7 @@ def far_scores(rng):
 
 @SOFTMAX.must("rows whose scores lie far from each other's", 0.2)
 def far_rows(rng):
-    yield ask(rng.normal(size=(3, 2)) + np.array([[2000.0], [0.0], [-2000.0]]))
+    yield ask(rng.integers(-3, 4, size=(3, 2)) + np.array([[2000.0], [0.0], [-2000.0]]))
 
 
 @SOFTMAX.must("a score of -inf gets the share 0", 0.1)
@@ -313,6 +313,19 @@ def _(s, axis=-1):
     gaps = rows[..., None, :] - rows[..., :, None]
     return np.moveaxis(1 / np.exp(gaps).sum(axis=-1), -1, axis)
 
+
+def add_rounded(exercise: Exercise) -> None:
+    """Name an answer that is rounded to a few decimals. (To six or more it counts as single precision.)"""
+    cause = "The result is rounded. Rounding is for printing; whoever calls your function needs all digits."
+    for decimals in (2, 3, 4, 5):
+
+        def rounded(*args, decimals=decimals, **kwargs):
+            return np.round(exercise.reference_function(*args, **kwargs), decimals)
+
+        exercise.mistake(f"rounded-to-{decimals}", cause, rounded)
+
+
+add_rounded(SOFTMAX)
 
 # ------------------------------------------------------------------------------------------ 5.2
 
@@ -666,21 +679,22 @@ def in_use(rng):
         yield sublayer_case(rng, shape, p, training=False)
 
 
-@DROPOUT_SUBLAYER.must("in training with p = 0 nothing is dropped", 0.25, needs_values=True)
+@DROPOUT_SUBLAYER.must("in training with p = 0 nothing is dropped", 0.75)
 def nothing_to_drop(rng):
-    yield sublayer_case(rng, (2, 3), 0.0, training=True)
+    for shape in [(2, 3), (2, 3, 4)]:
+        yield sublayer_case(rng, shape, 0.0, training=True)
 
 
 @DROPOUT_SUBLAYER.must(
     "in training each entry of the branch is dropped on its own, the rest is scaled",
-    1.5,
+    1.25,
     view=View(dropout_pattern),
 )
 def in_training(rng):
     yield ask(*mask_case(rng, 0.4))
 
 
-@DROPOUT_SUBLAYER.must("all chance comes from rng", 0.75, needs_values=True, view=View(drawn_from_generator))
+@DROPOUT_SUBLAYER.must("all chance comes from rng", 0.5, needs_values=True, view=View(drawn_from_generator))
 def given_generator(rng):
     x, f, norm, p, state, training = sublayer_case(rng, (4, 12), 0.5, training=True).calls[0].args
     again = Rng(state.seed, "again")
@@ -872,6 +886,17 @@ DROPOUT_SUBLAYER.mistake(
     "The norm is called twice: before the sub-layer and after the sum. Post-norm has one, after the sum.",
     wrong_sublayer(place=lambda x, f, norm, drop: norm(x + drop(f(norm(x))))),
 )
+
+
+@DROPOUT_SUBLAYER.mistake(
+    "no-norm-in-training",
+    "Where training is True the sum is returned without its norm. Only dropout depends on training.",
+)
+def _(x, f, norm, p, rng, training):
+    if not training:
+        return norm(x + f(x))
+    branch = f(x)
+    return x + branch * mask_of_entries(branch, p, rng) / (1 - p)
 
 
 @DROPOUT_SUBLAYER.mistake(
@@ -1366,6 +1391,8 @@ def _(x, W_q, W_k, W_v, W_o, num_heads):
     x[...] = multi_head_attention(x, W_q, W_k, W_v, W_o, num_heads)
     return x
 
+
+add_rounded(MULTI_HEAD_ATTENTION)
 
 for first, second, slips in [
     ("not-scaled", "no-W_o", {"divisor": undivided, "output": lambda y, W_o: y}),
@@ -2071,6 +2098,7 @@ for id, cause, form in [
     ENCODER_BLOCK.mistake(id, cause, block_of(form))
 
 add_tool_slips(ENCODER_BLOCK, right)
+add_rounded(ENCODER_BLOCK)
 
 
 @ENCODER_BLOCK.mistake(
@@ -2408,6 +2436,7 @@ for id, cause, form in [
     PRENORM_BLOCK.mistake(id, cause, block_of(form))
 
 add_tool_slips(PRENORM_BLOCK, pre_norm)
+add_rounded(PRENORM_BLOCK)
 
 
 @PRENORM_BLOCK.mistake(
@@ -2738,6 +2767,11 @@ for id, cause, slips in [
         {"end": lambda x, final, layers: layer_norm(x, final[1], final[0])},
     ),
     (
+        "final-eps-1e-6",
+        "The last norm uses eps = 1e-6. This course uses 1e-5, the default of layer_norm.",
+        {"end": lambda x, final, layers: layer_norm(x, *final, eps=1e-6)},
+    ),
+    (
         "final-from-the-last-layer",
         "The last norm uses gamma2 and beta2 of the last layer. Its own are in final.",
         {"end": lambda x, final, layers: layer_norm(x, *(layers[-1][10:] if layers else final))},
@@ -2756,6 +2790,9 @@ for id, cause, slips in [
     ),
 ]:
     ENCODER.mistake(id, cause, wrong_encoder(**slips))
+
+
+add_rounded(ENCODER)
 
 
 @ENCODER.mistake("default-pre", 'Where norm is left out you build a pre-norm stack. The default is "post".')
