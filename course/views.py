@@ -91,7 +91,7 @@ def _unit_table(unit: Any, directions: np.ndarray) -> dict[str, float]:
     for size in range(n + 1):
         for chosen in itertools.combinations(range(n), size):
             x = directions[list(chosen)].sum(axis=0)
-            table[_present(chosen, n)] = max(0.0, float(x @ w + b.item()))
+            table[_present(chosen, n)] = max(0.0, round(float(x @ w + b.item()), 12))  # no rounding noise
     return table
 
 
@@ -103,31 +103,63 @@ def _one_or_two(looked: list[Any], answers: Sequence[Answer]) -> Any:
     return {"the answer": looked[0], "number of changed inputs": len(changed), "the second answer": looked[1]}
 
 
-def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any]) -> dict[str, Any]:
-    """What a feed-forward network given by its four arrays does: its size and its outputs.
+def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any]) -> Any:
+    """What a feed-forward network given by its four arrays says to about["probes"], (n, d).
 
-    about["probes"] is (n, d). Two answers from the same arrays are looked at one by one, and the
-    changed inputs are counted as well. Raises ValueError where the arrays do not fit together.
+    Two answers from the same arrays are looked at one by one, and the changed inputs are counted
+    as well. Raises ValueError where the arrays do not fit together.
     """
-    looked = [_network(answer.value, question.about["probes"], ffn) for answer in answers]
+    probes = question.about["probes"]
+    looked = [
+        {"output of the new network": ffn(probes, *_network(answer.value, probes.shape[-1]))}
+        for answer in answers
+    ]
     return _one_or_two(looked, answers)
 
 
-def first_row_of_first_part(answers: Sequence[Answer], question: Question) -> list[Any]:
-    """Row 0 of the first thing that each call returned."""
-    return [np.asarray(answer.value[0])[0] for answer in answers]
+def hidden_units(answers: Sequence[Answer], question: Question) -> dict[str, int]:
+    """How many hidden units a feed-forward network has whose tokens have about["d_model"] numbers."""
+    (answer,) = answers
+    _, b1, _, _ = _network(answer.value, question.about["d_model"])
+    return {"number of hidden units": b1.size}
 
 
-def _network(params: Any, probes: np.ndarray, ffn: Callable[..., Any]) -> dict[str, Any]:
+def _network(params: Any, d: int) -> tuple[np.ndarray, ...]:
+    """The four arrays. Raises ValueError where they do not fit together."""
     _expect_parts(params, ("W1", "b1", "W2", "b2"))
     W1, b1, W2, b2 = (np.asarray(part, dtype=float) for part in params)
-    d = probes.shape[-1]
     units = b1.size
     due = {"W1": (W1, (d, units)), "b1": (b1, (units,)), "W2": (W2, (units, d)), "b2": (b2, (d,))}
     for name, (array, shape) in due.items():
         if array.shape != shape:
             raise ValueError(f"{name} has shape {array.shape}; with {units} numbers in b1, {shape} is due")
-    return {"number of hidden units": units, "output of the new network": ffn(probes, W1, b1, W2, b2)}
+    return W1, b1, W2, b2
+
+
+def silent_named(answers: Sequence[Answer], question: Question) -> Any:
+    """Lists of indices, one for each token; an index of about["silent"] of that token becomes the word "silent".
+
+    In which order silent memories would be listed depends on the sorting routine of the machine.
+    """
+    (answer,) = answers
+    silent = question.about["silent"]
+    if not isinstance(answer.value, tuple | list) or len(answer.value) != len(silent):
+        return answer.value
+    return [_named_in(listed, unheard) for listed, unheard in zip(answer.value, silent)]
+
+
+def _named_in(listed: Any, unheard: Sequence[int]) -> Any:
+    if isinstance(listed, np.ndarray) and listed.ndim == 1:
+        listed = list(listed)
+    if not isinstance(listed, tuple | list):
+        return listed
+    plain = [isinstance(m, int | np.integer) or getattr(m, "ndim", None) == 0 for m in listed]
+    return ["silent" if ok and int(m) in unheard else m for ok, m in zip(plain, listed)]
+
+
+def first_row_of_first_part(answers: Sequence[Answer], question: Question) -> list[Any]:
+    """Row 0 of the first thing that each call returned."""
+    return [np.asarray(answer.value[0])[0] for answer in answers]
 
 
 def _expect_parts(value: Any, names: Sequence[str]) -> None:
