@@ -455,7 +455,7 @@ arrow = {"arrowstyle": "->", "lw": 2, "shrinkA": 12, "shrinkB": 12}
 ax.annotate("", xy=(2, 4), xytext=(2, 3), arrowprops=arrow | {"color": figures.GREEN})
 ax.annotate("", xy=(2, 4), xytext=(1, 3), arrowprops=arrow | {"color": figures.RED})
 ax.text(2.1, 3.5, "around", color=figures.GREEN, va="center")
-ax.text(1.42, 3.72, "through", color=figures.RED, va="center", ha="center")
+ax.text(1.5, 3.18, "through", color=figures.RED, va="center", ha="center", fontsize=9)
 ax.set(xlim=(-0.6, 6.6), ylim=(6.6, -0.6), xlabel="length k of the path", ylabel="layers so far", xticks=range(7), yticks=range(7))
 ax.grid(False)
 figures.describe(fig, "The numbers of paths for 0 to 6 layers form Pascal's triangle; an entry is the one above it, by paths around the new layer, plus the one above and to the left, by paths through it.")
