@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 
 from autograder.build import solutions
 from autograder.build.faults import BuildError
-from autograder.build.lesson_text import Chunk, quiz_parts, toolbox_names, written_parts
+from autograder.build.lesson_text import LETTERS, Chunk, quiz_parts, toolbox_names, written_parts
 from autograder.exercise import Exercise
 from autograder.exercises import all_exercises
 
@@ -156,7 +156,6 @@ _MAKERS = {
     "quiz": _quiz,
     "written": _written,
 }
-LETTERS = "ABCDEFGH"
 
 
 # ---------------------------------------------------------------- words

@@ -107,8 +107,12 @@ def _planned(lessons: Sequence[str], everything: bool, root: Path) -> dict[Path,
     """Path -> the text that belongs there."""
     planned: dict[Path, str] = {}
     data = figures.by_lesson()
+    quizzes: dict[str, str] = {}
     for name in lessons:
         _, chunks = read_lesson(name, root)
+        for quiz in (chunk.name for chunk in chunks if chunk.kind == "quiz"):
+            if quizzes.setdefault(quiz, name) != name:
+                raise BuildError(f"lessons/{name}.py: {quizzes[quiz]} has a quiz called {quiz} as well")
         try:
             source = notebooks.source_notebook(name, chunks)
         except BuildError as error:

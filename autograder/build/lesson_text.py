@@ -19,6 +19,7 @@ from autograder.build.faults import BuildError
 # what a cell with this key in its marker is, and whether it is prose
 NAMED = {"exercise": False, "explore": False, "toolbox": False, "quiz": True, "written": True}
 DERIVED = ("overview", "exercise", "toolbox")
+LETTERS = "ABCDEFGH"
 OPTION = re.compile(r"- \[( |x)\] (.*)")
 
 
@@ -134,8 +135,8 @@ def quiz_parts(chunk: Chunk) -> tuple[str, list[Option]]:
         elif not options:
             question.append(line)
     found = [_option(" ".join(lines), chunk) for lines in options]
-    if len(found) < 2 or sum(option.right for option in found) != 1:
-        raise BuildError(f"the quiz {chunk.name} needs at least two options, and one [x]")
+    if not 2 <= len(found) <= len(LETTERS) or sum(option.right for option in found) != 1:
+        raise BuildError(f"the quiz {chunk.name} needs two to {len(LETTERS)} options, and one [x]")
     return "\n".join(question).strip(), found
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from autograder.build import solutions
-from autograder.build.cells import LETTERS, definition_of
-from autograder.build.lesson_text import Chunk, quiz_parts
+from autograder.build.cells import definition_of
+from autograder.build.lesson_text import LETTERS, Chunk, quiz_parts
 from autograder.build.notebooks import cleared
 from autograder.exercise import Exercise
 from autograder.sheets import PUBLIC_SEED, Drawn

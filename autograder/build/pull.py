@@ -20,10 +20,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograder.build import lesson_text, notebooks, solutions
-from autograder.build.cells import LETTERS, exercise_named, written_note
+from autograder.build.cells import exercise_named, written_note
 from autograder.build.faults import BuildError
 from autograder.build.files import ROOT, Say, lesson_path, read_lesson, source_path, write
-from autograder.build.lesson_text import Chunk
+from autograder.build.lesson_text import LETTERS, Chunk
 from autograder.build.notebooks import fingerprint
 
 OPTION_SHOWN = re.compile(r"- \*\*([A-H])\*\* (.*)")
