@@ -388,8 +388,8 @@ figures.describe(fig, "Post-norm and pre-norm block one above the other: in post
 # %% [markdown]
 # ## What the move changes: depth
 #
-# In pre-norm the stream is a sum: x, plus one change per sub-layer. The identity path runs from the first block to the last, and carries a gradient back untouched. In post-norm every add is followed by a norm, so
-# that path goes through two norms per block, and each norm's Jacobian shrinks or turns what passes.
+# In pre-norm the stream is a sum: x, plus one change per sub-layer. The identity path runs from the first block to the last, and carries a gradient back untouched: its Jacobian is the identity matrix. In post-norm every add is followed by a
+# norm, so that path goes through two norms per block. Each norm's Jacobian removes two directions and rescales the rest (lesson 2).
 #
 # But the pre-norm stream has no norm to hold it: **it grows**, while in post-norm every sub-layer but the first reads a normed stream. (Some pages say the reverse.) At the end of a pre-norm stack one last norm brings the stream back to size.
 #

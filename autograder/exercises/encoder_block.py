@@ -828,7 +828,7 @@ DROPOUT_SUBLAYER.mistake(
 )
 DROPOUT_SUBLAYER.mistake(
     "never-drops",
-    "Nothing is dropped in training either. When training is True, entries of the branch must go.",
+    "Nothing is dropped when training is True: never, or no longer after a call in use has switched dropout off for good.",
     wrong_sublayer(when=lambda training: False),
 )
 DROPOUT_SUBLAYER.mistake(
