@@ -287,8 +287,8 @@ figures.describe(
 
 # %% [markdown]
 # This reading is due to Geva and others (2021). They looked into one trained language model, a
-# decoder of 16 layers, and found keys that match patterns people can name, such as sentences about
-# television. What a layer answers is the sum of many memories, hardly ever one alone.
+# decoder of 16 layers, and found keys that match patterns people can name, such as text about
+# TV shows. What a layer answers is the sum of many memories, hardly ever one alone.
 #
 # It looks like attention, and it is not. In attention the coefficients come from a softmax: they
 # are never zero, and they sum to 1. Here a memory that does not match gives exactly 0, and the
@@ -601,10 +601,29 @@ figures.describe(
 )
 
 # %% [markdown]
-# **Try it.** In a cell of your own, rebuild the four facts, change the rows 0 and 1 of $W_2$ (that is A),
-# and print the output again. Then change D, and see that nothing happens: a fact that no token asks
-# for cannot be found by watching outputs.
-#
+# Now edit your own. The cell writes the four facts with your function, once as they are and once with 0.1 added to
+# the value of one of them. Change `edited`: 0 is A, 1 is B, 2 is C, 3 is D. With D nothing happens. A fact that no token asks for
+# cannot be found by watching outputs.
+
+# %% explore="edit_your_own"
+from course import worked_example as example
+
+edited = 0
+if own("ffn") and own("write_memory"):
+    answers = []
+    for change in (0.0, 0.1):
+        params = np.zeros((4, 0)), np.zeros(0), np.zeros((0, 4)), example.B2
+        values = example.MEMORIES.copy()
+        values[edited] += change
+        for key, threshold, value in zip(example.W1.T[::2], -example.B1[::2], values):
+            params = write_memory(params, key, threshold, value)
+        answers.append(ffn(data("four_memories")["x"], *params))
+    print("how each token's output moved:")
+    print((answers[1] - answers[0]).round(6))
+else:
+    print("This cell comes alive once ffn and write_memory pass their checks. Run the checks, then this cell.")
+
+# %% [markdown]
 # ### Overload it
 #
 # How many facts fit? In `d_model` = 16 dimensions, at most 16 directions can be at right angles to each other. But
@@ -762,7 +781,7 @@ figures.describe(
 # ## Where this shows up in real models
 #
 # - **Other activations.** BERT uses GELU, many translation models swish or ReLU, most recent language
-#   models a gated FFN with three matrices instead of two, of which one opens and closes the other.
+#   models a gated FFN with three matrices instead of two, of which one opens and closes what another gives.
 # - **Editing.** Later work than Geva's finds single units tied to facts (*knowledge neurons*), and edits facts by
 #   changing one FFN matrix (*ROME*). Both report side effects as well.
 # - **Mixtures of experts** have several FFNs per layer and send each token to one or two of them.

@@ -360,6 +360,15 @@ def _(x, W1, b1, W2, b2):
     return np.array([relu(row @ W1 + b1) @ W2 + b2 for row in x])
 
 
+@FFN.mistake(
+    "every-axis-turned",
+    "x.T turns round every axis, so it works up to one sentence only. Rows multiply from the left: no transpose is needed.",
+)
+def _(x, W1, b1, W2, b2):
+    hidden = relu(np.dot(W1.T, x.T).T + b1)
+    return np.dot(W2.T, hidden.T).T + b2
+
+
 @FFN.mistake("changes-input", "The result is written into x itself. Whoever passed x finds it changed.")
 def _(x, W1, b1, W2, b2):
     y = relu(x @ W1 + b1) @ W2 + b2
@@ -669,6 +678,11 @@ def _(d_model, d_ff, bias=True, norms=True):
     return count_parameters(d_model, d_ff, norms, bias)
 
 
+@COUNT.mistake("flags-ignored", "Neither flag is read: biases and norms are counted in every case.")
+def _(d_model, d_ff, bias=True, norms=True):
+    return count_parameters(d_model, d_ff)
+
+
 @COUNT.mistake("widths-swapped", "d_model and d_ff are swapped.")
 def _(d_model, d_ff, bias=True, norms=True):
     return count_parameters(d_ff, d_model, bias, norms)
@@ -956,6 +970,14 @@ RECALL.mistake(
 def _(x, keys, bias, values, b2):
     c = relu(x @ keys.T) + bias
     return c, c @ values + b2
+
+
+@RECALL.mistake(
+    "relu-on-y", "y is cut off below 0 as well. Only coefficients are; values may point anywhere."
+)
+def _(x, keys, bias, values, b2):
+    c = relu(x @ keys.T + bias)
+    return c, relu(c @ values + b2)
 
 
 RECALL.mistake(
