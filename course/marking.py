@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course.compare import Difference, Tolerance, difference
-from course.questions import Answer, Failure, Question, View
+from course.questions import Answer, Failure, Question, Raises, View
 
 SINGLE_PRECISION_SHARE = 0.75  # of a property's points, for work in float32
 SINGLE_PRECISION = (
@@ -258,13 +258,13 @@ def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers
         elif not _same(mine, mistaken, tolerance):
             return False
         else:
-            telling += mistaken_here and _is_telling(mine, mistaken)
+            telling += mistaken_here and _is_telling(mine, mistaken, item.expected)
     return telling > 0
 
 
-def _is_telling(mine: Any, mistaken: Any) -> bool:
-    """Two errors of one type say little; with one text they say as much as equal numbers."""
-    return not isinstance(mine, Failure) or mine.message == mistaken.message
+def _is_telling(mine: Any, mistaken: Any, expected: Any) -> bool:
+    """Two errors of one type say little where numbers are due; with one text they say as much as equal numbers."""
+    return not isinstance(mine, Failure) or isinstance(expected, Raises) or mine.message == mistaken.message
 
 
 def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
