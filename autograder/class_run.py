@@ -6,9 +6,9 @@ Can be stopped at any moment: the next run does what is left, and what changed m
 from __future__ import annotations
 
 import glob
-import hashlib
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,11 +20,9 @@ from nbgrader.converters import Autograde
 from nbgrader.utils import capture_log, temp_attrs
 
 from autograder import class_table, results
-from autograder.finding import notebook_in
 from autograder.lessons import Lesson, find
-from autograder.nbgrader_steps import register, state_in
+from autograder.nbgrader_steps import is_up_to_date, register, state_in
 from autograder.processes import in_processes
-from autograder.reading import Refused, read_bytes
 from autograder.versions import engine
 
 Entry = dict[str, Any]
@@ -43,7 +41,8 @@ class OneSubmission(Autograde):
 @cache
 def api_of(root: Path) -> NbGraderAPI:
     """nbgrader for the course folder `root`, with all configuration that its commands would read."""
-    app = NbGrader(log_level=logging.CRITICAL, load_cwd_config=False)
+    app = NbGrader(log_level=logging.CRITICAL)
+    app.load_cwd_config = False
     app.initialize([], root=str(root))
     return NbGraderAPI(coursedir=app.coursedir, parent=app)
 
@@ -112,6 +111,12 @@ def grade_student(root: Path, lesson: str, student: str) -> Entry:
     return state["result"]
 
 
+def _cause(log: str) -> str:
+    """The last error that nbgrader's log tells of."""
+    errors = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception|NotStarted)\b.*$", log, re.MULTILINE)
+    return errors[-1] if errors else "nbgrader left no graded notebook and named no error."
+
+
 def _fault(root: Path, lesson: str, student: str, why: str) -> Entry:
     reason = f"The grader failed here, which is no fault of the submission. {why}"
     found = find(lesson)
@@ -122,16 +127,13 @@ def _fault(root: Path, lesson: str, student: str, why: str) -> Entry:
 
 def still_valid(root: Path, lesson: Lesson, student: str) -> Entry | None:
     """The result of an earlier run, if neither the submission nor the grader changed since."""
-    state = state_in(graded_folder(root, lesson.name, student), lesson.name)
-    if state is None or state.get("engine") != engine(lesson.name):
-        return None
     coursedir = api_of(root).coursedir
+    graded = graded_folder(root, lesson.name, student)
     folder = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson.name))
-    try:
-        same = state["digest"] == hashlib.sha256(read_bytes(notebook_in(folder, lesson))).hexdigest()
-    except Refused as refusal:
-        same = state.get("refused") == str(refusal)
-    return state["result"] if same else None
+    if not is_up_to_date(graded, folder, lesson):
+        return None
+    state = state_in(graded, lesson.name)
+    return state["result"] if state["engine"] == engine(lesson.name) else None
 
 
 def graded_folder(root: Path, lesson: str, student: str) -> Path:

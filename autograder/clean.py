@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from nbformat import NotebookNode, from_dict
@@ -188,7 +189,7 @@ def _text_place(
     question = plain(release.cells[release.cells.index(cell) - 1].source)
     following = [
         i
-        for i, (before, piece) in enumerate(zip(pieces, pieces[1:]), 1)
+        for i, (before, piece) in enumerate(pairwise(pieces), 1)
         if plain(before.source) == question and piece.kind == "markdown" and piece.grade_id is None
     ]
     return next(iter([*changed, *labelled, *following]), None)

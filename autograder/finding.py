@@ -79,7 +79,7 @@ def lesson_of_file(tree: Mapping[str, Any], path: Path) -> Lesson | None:
 
 def notebook_in(folder: Path, lesson: Lesson) -> Path:
     """The notebook of this lesson in a student's folder, also under another name. Raises Refused where there is none."""
-    if folder.is_symlink() or folder.parent.is_symlink():
+    if is_linked(folder):
         raise Refused(LINKED_FOLDER)
     expected = folder / f"{lesson.name}{NOTEBOOK}"
     if os.path.lexists(expected):
@@ -104,10 +104,15 @@ def _nothing_here(folder: Path, lesson: str) -> str:
     return f"There is no notebook of this lesson in the folder.{instead} Hand in {lesson}{NOTEBOOK}."
 
 
+def is_linked(folder: Path) -> bool:
+    """Whether a student's folder for a lesson lies elsewhere in truth."""
+    return folder.is_symlink() or folder.parent.is_symlink()
+
+
 def unsafe_files(folder: Path) -> list[str]:
     """Patterns for the names of files in a submission that nbgrader must not copy: all that are not plain files
     of this folder alone, that may not be read, or that are too many or too large."""
-    if folder.is_symlink() or folder.parent.is_symlink():
+    if is_linked(folder):
         return ["*", ".*"]
     left, count, unsafe = MAX_BYTES, 0, []
     for here, _, files in os.walk(folder):

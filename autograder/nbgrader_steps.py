@@ -30,10 +30,11 @@ from nbgrader.utils import parse_utc, rmtree
 
 from autograder import lessons, results
 from autograder.clean import clean, is_check
-from autograder.finding import notebook_in, unsafe_files
+from autograder.finding import is_linked, notebook_in, unsafe_files
 from autograder.grading import grade, write_score
 from autograder.lessons import Lesson
 from autograder.reading import Refused, parse, read_bytes
+from autograder.sanitize import raw_as_markdown
 from autograder.seeds import class_secret, seed_for
 from autograder.versions import engine
 
@@ -122,7 +123,7 @@ def refused(lesson: Lesson, reason: str) -> NotebookNode:
     for cell in notebook.cells:
         if is_check(cell):
             write_score(cell, text, f"<p><strong>Not graded.</strong> {escape(reason)}</p>", 0.0)
-    heading = f"**This submission was not graded.** {escape(reason)}"
+    heading = f"**This submission was not graded.**\n\n{raw_as_markdown(reason)}"
     notebook.cells.insert(0, from_dict({"cell_type": "markdown", "metadata": {}, "source": heading}))
     return notebook
 
@@ -149,31 +150,32 @@ def prepare(converter: Autograde) -> None:
     """Make every submission of the assignment one that nbgrader can go through without stopping.
 
     A folder without the lesson's notebook gets it into nbgrader's list all the same, so that it ends
-    in a state. What an interrupted run left half done is removed, so that it is done again.
+    in a state. What an interrupted run left half done, or what was handed in anew since, is done again.
     """
     converter.coursedir = copy.copy(converter.coursedir)  # `ignore` changes below, for this run only
     assignment = converter.coursedir.assignment_id
     if assignment not in lessons.names():
         return
-    register(lessons.find(assignment), converter.coursedir)
+    lesson = lessons.find(assignment)
+    register(lesson, converter.coursedir)
     pattern = converter._format_source("(?P<assignment_id>.*)", "(?P<student_id>.*)", escape=True)
     for folder in glob.glob(converter._format_source(assignment, converter.coursedir.student_id)):
         match = re.match(pattern, folder)
-        if match is None or not os.path.isdir(folder):
-            converter.log.error("Not graded, a folder is needed here, with a plain name: %r", folder)
+        try:
+            if match is None or not os.path.isdir(folder):
+                raise OSError("a folder with a name of one line is needed here")
+            set_aside_unusable_timestamp(Path(folder), converter.log)
+            graded = converter._format_dest(assignment, match["student_id"])
+            if os.path.isdir(graded) and not is_up_to_date(Path(graded), Path(folder), lesson):
+                rmtree(graded)
+        except OSError as error:
+            converter.log.error("Not graded: %r: %s", folder, error)
             converter.assignments.pop(folder, None)
             continue
         if converter.coursedir.notebook_id == "*":
             notebooks = converter.assignments.setdefault(folder, [])
             expected = os.path.join(folder, f"{assignment}.ipynb")
             notebooks += [expected] if expected not in notebooks else []
-        if not has_usable_timestamp(folder, converter.log):
-            converter.assignments.pop(folder)
-            continue
-        graded = converter._format_dest(assignment, match["student_id"])
-        if os.path.isdir(graded) and state_in(Path(graded), assignment) is None:
-            converter.log.warning("Half done by an earlier run, so once more: %s", graded)
-            rmtree(graded)
 
 
 def register(lesson: Lesson, coursedir: CourseDirectory) -> None:
@@ -198,26 +200,38 @@ def state_in(folder: Path, lesson: str) -> dict[str, Any] | None:
         return None
 
 
-def has_usable_timestamp(folder: str, log: Any) -> bool:
-    """Whether nbgrader can read timestamp.txt, or there is none. Where it could not, or would wait for ever, the
-    file is renamed; only in a folder that is a link to another place nothing is touched."""
-    path = Path(folder, "timestamp.txt")
+def is_up_to_date(graded: Path, submitted: Path, lesson: Lesson) -> bool:
+    """Whether a graded folder is whole, and of the notebook that stands in the submitted folder now."""
+    state = state_in(graded, lesson.name)
+    if state is None:
+        return False
+    try:
+        data = read_bytes(notebook_in(submitted, lesson))
+    except Refused as refusal:
+        return state.get("refused") == str(refusal)
+    return state["digest"] == hashlib.sha256(data).hexdigest()
+
+
+def set_aside_unusable_timestamp(folder: Path, log: Any) -> None:
+    """Rename a timestamp.txt that nbgrader could not read, or would wait for without end.
+
+    Raises OSError where that cannot be done; in a folder that is a link to another place nothing is touched.
+    """
+    path = folder / "timestamp.txt"
     if not os.path.lexists(path):
-        return True
+        return
     try:
         parse_utc(read_bytes(path, 200).decode("utf-8").strip() or None)
-        return True
     except (Refused, ValueError, OverflowError):
-        if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):
-            log.error("Not graded, the folder is a link to one without a usable timestamp.txt: %s", folder)
-            return False
+        if is_linked(folder):
+            raise OSError("a link to a folder without a usable timestamp.txt") from None
         log.warning("Not a time, so it is now called timestamp.txt.unreadable: %s", path)
         os.replace(path, f"{path}.unreadable")
-        return True
 
 
 def before_copy(assignment: str, student: str, notebooks: Sequence[str]) -> None:
     """nbgrader's hook before it copies what lies beside a notebook: links, pipes and what is too large stay out."""
     (exporter,) = _at_work
-    unsafe = unsafe_files(Path(notebooks[0]).parent)
-    exporter.parent.coursedir.ignore = [*exporter.usually_ignored, *unsafe]
+    coursedir = exporter.parent.coursedir
+    coursedir.ignore = ["*", ".*"]  # if the next line fails, nothing is copied
+    coursedir.ignore = [*exporter.usually_ignored, *unsafe_files(Path(notebooks[0]).parent)]

@@ -69,6 +69,16 @@ def test_patched_libraries_and_a_check_of_ones_own_earn_nothing():
     assert set(points(graded(samples(LESSON)["attack"])).values()) == {0}
 
 
+def test_an_endless_answer_and_a_half_done_notebook_get_what_the_rest_is_worth():
+    assert points(graded(samples(LESSON)["endless_loop"])) == MOST | {FIRST: 0}
+    half = points(graded(samples(LESSON)["half_done"]))
+    assert list(half.values()) == [*list(MOST.values())[:4], *[0] * (len(MOST) - 4)]
+
+
+def test_there_are_eight_samples():
+    assert len(samples(LESSON)) == 8
+
+
 def test_the_same_seed_gives_the_same_verdicts():
     notebook = samples(LESSON)["three_mistakes"]
     first, again, other = graded(notebook, 5), graded(notebook, 5), graded(notebook, 6)
