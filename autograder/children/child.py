@@ -290,6 +290,7 @@ def _fork(level: str) -> tuple[Forked, socket.socket, Folders | None]:
         "processes": PROCESSES if alone else processes_of_the_user() + SPARE_PROCESSES,
     }
     ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # see processes.sender
     try:
         with theirs:
             number = warm.fork(theirs, settings)

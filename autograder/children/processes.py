@@ -67,9 +67,11 @@ class Forked:
 
 
 def sender(sock: socket.socket) -> int:
-    """The number here of the process that sends the next byte on a Unix socket; the byte stays. Raises OSError."""
+    """The number here of the process that sends the next byte on a Unix socket; the byte stays. Raises OSError.
+
+    SO_PASSCRED must have been set on the socket before that byte was sent.
+    """
     size = struct.calcsize("3i")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     if not select.select([sock], [], [], READY)[0]:
         raise TimeoutError("it says nothing")
     _, found, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(size), socket.MSG_PEEK)
