@@ -4,6 +4,8 @@ import json
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from nbformat import from_dict, validate
 
 from autograder.clean import MAX_CELLS, clean, is_check
@@ -366,3 +368,58 @@ def test_every_exercise_has_its_check_cell_however_the_cells_are_shuffled():
         made = cleaned(notebook(*cells[turn:], *cells[:turn]))
         assert sorted(labels(made)) == sorted(WHOLE)
         assert sum(map(is_check, made.cells)) == 2
+
+
+# ---------------------------------------------------------------- whatever comes
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+labels_known = st.sampled_from([label for label in WHOLE if label.isidentifier()]) | st.text(max_size=8)
+metadata = (
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "nbgrader": st.fixed_dictionaries({}, optional={"grade_id": labels_known | anything}) | anything
+        },
+    )
+    | anything
+)
+cells = st.fixed_dictionaries(
+    {},
+    optional={
+        "cell_type": st.sampled_from(["code", "markdown", "raw", "heading"]) | anything,
+        "source": st.sampled_from([RIGHT, STUB, 'check("mean")']) | st.lists(st.text()) | anything,
+        "metadata": metadata,
+        "attachments": anything,
+        "input": anything,
+        "level": anything,
+        "outputs": anything,
+    },
+)
+
+
+@given(st.lists(cells | anything, max_size=12), st.sampled_from([3, 4]))
+def test_whatever_the_cells_are_there_is_a_clean_notebook(found, version):
+    tree = {"nbformat": version, "cells": found, "worksheets": [{"cells": found}, *found]}
+    made = cleaned(parse(json.dumps(tree).encode()))
+    assert sorted(label for label in labels(made) if label in ("check_mean", "check_spread", "why")) == [
+        "check_mean",
+        "check_spread",
+        "why",
+    ]
+
+
+@given(
+    st.binary(max_size=200)
+    | st.text(max_size=200).map(str.encode)
+    | anything.map(lambda tree: json.dumps(tree).encode())
+)
+def test_whatever_the_bytes_are_they_are_read_or_refused_with_a_sentence(data):
+    try:
+        assert isinstance(parse(data), dict)
+    except Refused as refused:
+        assert str(refused).endswith(".")
