@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -90,10 +91,8 @@ def samples(lesson: Lesson) -> dict[str, NotebookNode]:
         "check_cells": _with_moved_checks(answered(lesson, right), first, second),
         "endless_loop": answered(lesson, right | {first: loop}),
         "half_done": answered(lesson, half),
-        "other_ways": _noisy(answered(lesson, right | _each(lesson, lambda e: e.variants))),
-        "three_mistakes": answered(
-            lesson, right | _first_three(_each(lesson, lambda e: [m.function for m in e.mistakes]))
-        ),
+        "other_ways": _noisy(answered(lesson, right | _variants(lesson))),
+        "three_mistakes": answered(lesson, right | _three_mistakes(lesson)),
         "untouched": copy.deepcopy(lesson.release),
     }
 
@@ -134,20 +133,32 @@ def as_answer(function: Callable, name: str) -> str:
     return text.replace(f"def {function.__name__}(", f"def {name}(", 1)
 
 
-def _each(lesson: Lesson, choose: Callable[[Exercise], list[Callable]]) -> dict[str, str]:
-    """Exercise -> the first of its chosen functions that stands on its own; exercises without one are left out."""
-    found = {}
+def _variants(lesson: Lesson) -> dict[str, str]:
+    """Exercise -> the first right answer written differently that stands on its own."""
+    return {e.name: text for e in lesson.exercises for text in _stand_alone(e, e.variants)[:1]}
+
+
+def _three_mistakes(lesson: Lesson) -> dict[str, str]:
+    """Exercise -> a named mistake that stands on its own: three different ones."""
+    answers: dict[str, str] = {}
+    used: set[str] = set()
     for exercise in lesson.exercises:
-        for function in choose(exercise):
-            try:
-                found.setdefault(exercise.name, as_answer(function, exercise.name))
-            except BuildError:
-                continue
-    return found
+        for mistake in exercise.mistakes:
+            texts = _stand_alone(exercise, [mistake.function])
+            if texts and mistake.id not in used and len(answers) < 3:
+                answers[exercise.name] = texts[0]
+                used.add(mistake.id)
+                break
+    return answers
 
 
-def _first_three(answers: dict[str, str]) -> dict[str, str]:
-    return dict(list(answers.items())[:3])
+def _stand_alone(exercise: Exercise, functions: Iterable[Callable]) -> list[str]:
+    """The texts of those functions that need nothing else, as answers to this exercise."""
+    texts = []
+    for function in functions:
+        with contextlib.suppress(BuildError):
+            texts.append(as_answer(function, exercise.name))
+    return texts
 
 
 def _noisy(notebook: NotebookNode) -> NotebookNode:

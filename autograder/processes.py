@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.context import BaseContext
@@ -28,7 +30,9 @@ def in_processes(
     left = list(tasks)
     context = _context(preload)
     try:
-        with concurrent.futures.ProcessPoolExecutor(min(jobs, len(tasks) or 1), mp_context=context) as pool:
+        with concurrent.futures.ProcessPoolExecutor(
+            min(jobs, len(tasks) or 1), context, _end_with_parent
+        ) as pool:
             running = {pool.submit(work, *task): task for task in tasks}
             for done in concurrent.futures.as_completed(running):
                 result = done.result()
@@ -41,10 +45,20 @@ def in_processes(
 
 def _alone(work: Callable[..., Result], task: tuple, context: BaseContext, failed: Callable) -> Result:
     try:
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        with concurrent.futures.ProcessPoolExecutor(1, context, _end_with_parent) as pool:
             return pool.submit(work, *task).result()
     except BrokenProcessPool:
         return failed(task, KILLED)
+
+
+def _end_with_parent() -> None:
+    """End this worker as soon as the process that gives it work is gone, also where that was killed."""
+
+    def watch() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _context(preload: str) -> BaseContext:

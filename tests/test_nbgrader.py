@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -281,9 +282,16 @@ def test_a_fault_costs_nobody_else_anything_and_leaves_no_points(copied, monkeyp
 # ---------------------------------------------------------------- python -m autograder class
 
 
-def test_the_class_runner_gives_the_same_rows_and_names_every_problem(course, tmp_path, monkeypatch, capsys):
+def test_the_class_runner_killed_and_started_again_gives_the_same_rows(course, tmp_path, monkeypatch, capsys):
     root = make_course(tmp_path / "course")
     shutil.copy(course / "class_secret", root / "class_secret")
+    command = [sys.executable, "-m", "autograder", "class", NAME, "--jobs", "2", "--accept-process-isolation"]
+    runner = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL)
+    while not list(root.glob("autograded/*/*/*.ipynb")):
+        assert runner.poll() is None
+        time.sleep(0.01)
+    runner.kill()
+    runner.wait()
     monkeypatch.chdir(root)
     assert main(["class", NAME, "--jobs", "2", "--accept-process-isolation"]) == 0
     said = capsys.readouterr().out
