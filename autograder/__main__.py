@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options)
     except KeyboardInterrupt:
-        return _say("Stopped. The same command again goes on from here.", FAULT)
+        return _say("Stopped. What stands in a gradebook stays; the same command goes on from there.", FAULT)
 
 
 def _parser() -> argparse.ArgumentParser:

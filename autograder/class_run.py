@@ -26,6 +26,7 @@ from autograder.processes import in_processes
 from autograder.versions import engine
 
 Entry = dict[str, Any]
+EXPORTER = "autograder.nbgrader_steps.CourseExporter"  # as nbgrader_config.py names it
 BAD_NAME = "nbgrader cannot work with the name of this student's folder. Give it a name of one line without blanks at its ends."
 
 
@@ -77,8 +78,13 @@ def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> 
 
 def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
     """Grade the class with a progress bar, a line for each problem, and the table at the end; the exit status."""
-    names = students(root, lesson.name)
     console = class_table.console()
+    if api_of(root).config.Autograde.get("exporter_class") != EXPORTER:
+        console.print(
+            f"This is no course folder: no nbgrader_config.py in {root} loads the one of the repository."
+        )
+        return 2
+    names = students(root, lesson.name)
     if not names:
         console.print(
             f"Nobody handed in {lesson.name}: there is no submitted/<student>/{lesson.name} below {root}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hmac
 import os
 import secrets
@@ -19,9 +18,13 @@ def class_secret(root: Path) -> bytes:
         descriptor, made = tempfile.mkstemp(prefix=f".{SECRET}-", dir=root)  # with mode 0600
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32) + "\n")
-        with contextlib.suppress(FileExistsError):  # another process was first: its secret holds
+        try:
             os.link(made, path)
-        os.unlink(made)
+        except FileExistsError:  # another process was first: its secret holds
+            pass
+        except OSError:  # a file system without hard links
+            os.replace(made, path)
+        Path(made).unlink(missing_ok=True)
     return path.read_bytes().strip()
 
 

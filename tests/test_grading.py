@@ -366,3 +366,23 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         results.write(path, [])
     assert path.read_text() == "old"
+
+
+# ---------------------------------------------------------------- python -m autograder lab
+
+
+def test_lab_copies_the_notebooks_and_never_overwrites_work(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("autograder.lessons.ROOT", tmp_path)
+    monkeypatch.setattr("subprocess.call", lambda command: opened.append(command[-1]) or 0)
+    put(tmp_path / "release" / "a", "handed out", "a.ipynb")
+    put(tmp_path / "release" / "b", "handed out", "b.ipynb")
+    put(tmp_path / "work" / "a", "my work", "a.ipynb")
+    assert main(["lab"]) == 0
+    assert (tmp_path / "work" / "a" / "a.ipynb").read_text() == "my work"
+    assert (tmp_path / "work" / "b" / "b.ipynb").read_text() == "handed out"
+    assert opened == [str(tmp_path / "work")]
+    assert sorted(path.name for path in (tmp_path / "work").rglob("*") if path.is_file()) == [
+        "a.ipynb",
+        "b.ipynb",
+    ]

@@ -24,6 +24,7 @@ from tests.test_grading import FIRST, LESSON, MOST, put, right
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nbgrader")]
 NAME = LESSON.name
+CONFIG = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(ROOT)!r})\n"
 REFUSED = ("empty", "linked", "only_python", "pipe", "truncated")
 
 
@@ -33,10 +34,8 @@ def handed_in(root, student, notebook, name=f"{NAME}.ipynb"):
 
 def make_course(root):
     """A course folder with honest, broken and hostile submissions."""
-    here = Path(__file__).parent
-    config = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(here.parent)!r})\n"
     root.mkdir(parents=True)
-    (root / "nbgrader_config.py").write_text(config)
+    (root / "nbgrader_config.py").write_text(CONFIG)
     (root / "outside.txt").write_text("nobody's business")
     for student in ("check_cells", "other_ways", "three_mistakes", "untouched"):
         handed_in(root, student, samples(LESSON)[student])
@@ -305,10 +304,13 @@ def test_the_class_runner_killed_and_started_again_gives_the_same_rows(course, t
     assert {path: path.stat().st_mtime_ns for path in root.glob("autograded/*/*/*.ipynb")} == files
 
 
-def test_a_class_without_submissions_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["class", NAME, "--accept-process-isolation"]) == 2
-    assert "Nobody handed in" in capsys.readouterr().out
+def test_a_class_is_graded_only_in_a_course_folder_with_submissions(tmp_path, monkeypatch, capsys):
+    for folder, config, words in [("plain", "", "no course folder"), ("empty", CONFIG, "Nobody handed in")]:
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "nbgrader_config.py").write_text(config)
+        monkeypatch.chdir(tmp_path / folder)
+        assert main(["class", NAME, "--accept-process-isolation"]) == 2
+        assert words in capsys.readouterr().out
 
 
 def doubled(number):
