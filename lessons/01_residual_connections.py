@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lesson 1. Residual connections and gradients
+# # 1 Residual connections and gradients
 #
 # An encoder stacks many sub-layers. None of them replaces what it reads: each one only proposes a
 # change, and the change is added. This lesson is about that add: what it means on the way

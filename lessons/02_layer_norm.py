@@ -7,7 +7,7 @@
 #
 # - write layer norm and batch norm, and say for each output number which input numbers it depends on;
 # - show with an experiment of your own why encoders for text use layer norm;
-# - say what a norm does to a correction that passes through it, and what a stream without a norm does to attention;
+# - say what a norm does to a small change that passes through it, and what a stream without a norm does to attention;
 # - prove from its printed numbers alone that a published example is wrong.
 #
 # **It builds on** lesson 0 (shapes, checks, hints) and on the add `x + f(x)` of lesson 1. You need the mean, the variance, and NumPy's axes with
@@ -136,7 +136,7 @@ def show_feature_four(gamma, beta):
 
 # %% [markdown]
 # What your function forgets is as telling as what it keeps. Add 100 to a whole row, or multiply the row by 10, and see what comes out. The last line
-# shows where eps bites: the variance after the norm is v / (v + eps), and for a row as small as eps that is not 1 any more.
+# shows where eps bites: a row of variance v has the variance v / (v + eps) after the norm. Where v is about as small as eps, that is not 1 any more.
 
 # %% explore="what_the_norm_forgets"
 your_norm = own("layer_norm")
@@ -154,7 +154,8 @@ else:
 # ## 2. The same subtraction along another axis
 #
 # Batch norm is older and comes from images. It also takes a mean away and divides by a root. But it asks another question: how large is *this feature*
-# across everything in the batch? Which numbers share a mean is the only difference, and it is a large one.
+# across everything in the batch? Which numbers share a mean is the only difference, and it is a large one. The figure shows the two, and two norms
+more: instance norm, which takes one feature of one sentence, and a norm that takes all numbers at once.
 
 # %% explore="which_numbers_share_a_mean"
 sentence, token, feature = np.indices((3, 3, 4))
@@ -246,7 +247,7 @@ figures.describe(
 )
 
 # %% [markdown]
-# With one row the typical difference is 1.0, as large as the numbers themselves: training returns beta, whatever comes in. With 8 rows the difference is
+# The figure compares the same row's output in training and in use (gamma 1, beta 0). With one row the typical difference is 1.0, as large as the numbers themselves: training returns beta, whatever comes in. With 8 rows the difference is
 # still 0.44, with 256 rows 0.08. A layer norm has no such curve. It does the same in training and in use.
 #
 # ## 3. Padding enters the mean
@@ -289,19 +290,19 @@ figures.describe(
 # With a mask the filler is out. The neighbours are still in: each sentence is normalised by what happens to stand in the same batch. Section 5 measures
 # that. First, a look at what a norm does to whatever passes through it.
 #
-# ## 4. What the norm does to a correction (stretch)
+# ## 4. What the norm does to a small change (stretch)
 #
-# Move one input number a little. How do the outputs move? The answer is a matrix, the Jacobian: entry $[i, j]$ says how output $i$ moves when input $j$
-# does. For layer norm with gamma = 1 and beta = 0:
+# Move one input number a little. How do the outputs move? The answer is a matrix, the *Jacobian*: entry $[i, j]$ says how fast output $i$
+# grows when input $j$ does. For layer norm with gamma = 1 and beta = 0:
 #
 # $$J = \frac{1}{\sigma} \left( I - \frac{1}{d}\, \mathbf 1 \mathbf 1^\top - \frac{1}{d}\, \hat x\, \hat x^\top \right)
 # \qquad \sigma = \sqrt{\text{variance} + \varepsilon}$$
 #
-# In words: start with the unit matrix. Take away a matrix whose entries are all 1/d, because the mean follows every input. Take away the products of x-hat
+# In words: start with the identity matrix. Take away a matrix whose entries are all 1/d, because the mean follows every input. Take away the products of x-hat
 # with itself, divided by d, because sigma follows too. Divide by sigma.
 #
-# This matters in **post-norm**: there the norm stands on the stream, so every correction passes through such a matrix in every layer, forwards, and so does
-# its gradient backwards. In **pre-norm** the matrix stands inside the branch, and the path of x is free of it.
+# This matters in **post-norm**: there the norm stands on the stream. So every small change of the stream passes through such a matrix in every layer, and so does
+# every gradient on its way back. In **pre-norm** the matrix stands inside the branch, and the path of x is free of it.
 #
 # **By hand.** The row (2, 0, -1, 3) again: sigma is 1.581, x-hat is (0.632, -0.632, -1.265, 1.265). The first row of the bracket:
 #
@@ -309,7 +310,7 @@ figures.describe(
 # - entry 2: 0 - 0.25 + 0.632 · 0.632 / 4 = -0.15, divided by sigma: -0.095
 # - entries 3 and 4, in the same way: -0.032 and -0.285
 #
-# Two directions never come through: adding the same number to all features (the mean removes it), and stretching x-hat (the division removes it). A matrix
+# With eps = 0, two directions never come through: adding the same number to all features (the mean removes it), and stretching x-hat (the division removes it). A matrix
 # that deletes directions has *singular values* of 0. They are the factors by which a matrix stretches its main directions.
 
 # %% explore="singular_values"
@@ -427,8 +428,8 @@ figures.describe(
 # In post-norm the stream is normalised after every add, so it stays at 1. In **pre-norm** it grows, here to 5.6 after 24 blocks, but what a sub-layer reads is
 # normalised. Without a norm it grows beyond all bounds, and attention reads that.
 #
-# Attention weights come from scores: the weight of token $i$ is proportional to $e^{s_i}$. A score is a product of a query and a key, and both are computed
-# from the stream.
+# Attention, which you will write in lesson 5, takes a weighted mean over the tokens. The weights come from scores by the *softmax*: the weight of token $i$ is
+# proportional to $e^{s_i}$. A score is the product of a *query* and a *key*, two vectors, and each of the two is a token of the stream times a matrix.
 
 # %% [markdown] quiz="doubled_stream"
 # **Predict.** There is no norm before attention, and queries and keys have no biases. The whole stream doubles. By which factor do the scores grow?
@@ -474,7 +475,7 @@ figures.describe(
 # %% exercise="sharpen"
 
 # %% [markdown]
-# Entropy measures how evenly a row of weights is spread. For 12 tokens it is 2.48 nats when all weights are equal, and 0 when one token gets everything.
+# Entropy, minus the sum of p · log p, measures how evenly a row of weights is spread; with the natural logarithm its unit is the nat. For 12 tokens it is 2.48 nats when all weights are equal, and 0 when one token gets everything.
 
 # %% explore="attention_stops_mixing"
 growth = data("stream_growth")
@@ -494,7 +495,7 @@ figures.describe(
 
 # %% [markdown]
 # Without a norm, the entropy falls from 2.15 to 0.00 nats within 12 blocks: each token copies one other token, and the softmax passes almost no gradient any more. In
-# pre-norm it is 2.32 at block 12. (In post-norm the stream keeps its size, so this cause of saturation is absent there as well.)
+# pre-norm it is 2.32 at block 12. (In post-norm the stream keeps its size, so the scores do not grow there either.)
 #
 # ## 7. The backward pass, three terms (stretch)
 #
@@ -515,6 +516,7 @@ figures.describe(
 # - mean of g: 0.25, which leaves (0.75, -0.25, -0.25, -0.25)
 # - mean of g times x-hat: 0.632 / 4 = 0.158; times x-hat that is (0.1, -0.1, -0.2, 0.2), which leaves (0.65, -0.15, -0.05, -0.45)
 # - divided by 1.581: (0.411, -0.095, -0.032, -0.285), the row of the matrix that you know
+# - with this one token alone, dgamma is dy times x-hat, (0.632, 0, 0, 0), and dbeta is dy itself
 
 # %% explore="three_terms"
 terms = data("backward_terms")
@@ -547,7 +549,7 @@ figures.describe(
 # | X' + FFN | 1.62, 0.04, -1.31, -0.24 | 0.34, -0.43, 1.35, -1.19 |
 # | output = LayerNorm of that | 1.56, 0.10, -1.21, -0.18 | 0.38, -0.46, 1.40, -1.22 |
 #
-# Four of these rows are printed as outputs of a layer norm. Whatever went in, such a row has mean 0 and variance 1. So it can be questioned without
+# Four of these rows are printed as outputs of a layer norm. Whatever went in (numbers that are not all alike), such a row has mean 0 and variance 1. So it can be questioned without
 # recomputing anything:
 
 # %% explore="question_the_rows"
@@ -569,7 +571,7 @@ for name, row in printed.items():
 # $$|\,\text{mean}\,| \le h \qquad\text{and}\qquad \text{smallest possible mean of squares} \le 1 \le \text{largest possible mean of squares}$$
 #
 # In words: if every entry may move by h, their mean may move by h and no further, so the printed mean must lie within h of 0. The mean of the squares may move
-# further. It is smallest when every entry moves towards 0 by h, and largest when every entry moves away from 0 by h. Between these two must lie 1. (For numbers
+# further. It is smallest when every entry moves towards 0 by h (or to 0, if it is closer than h), and largest when every entry moves away from 0 by h. Between these two must lie 1. (For numbers
 # with mean 0, the mean of the squares is the variance.)
 #
 # **By hand.** X', token 1: (1.54, 0.16, -1.36, -0.34).
@@ -628,7 +630,7 @@ figures.describe(
 # $$\sqrt{\frac{d - 1}{d}}$$
 #
 # In words: the root of (d - 1) over d, which is close to 1 for wide rows. **By hand:** for d = 2 it is the root of 1/2, 0.707, so the row (1, -1) becomes (0.707,
-# -0.707). For d = 4 it is 0.866: 13.4 % too small. For d = 512 it is 0.999: 0.1 % too small. Who tests with 512 features and a loose tolerance sees nothing.
+# -0.707). For d = 4 it is 0.866: 13.4 % too small. For d = 512 it is 0.999: 0.1 % too small. Whoever tests with 512 features and a loose tolerance sees nothing.
 
 # %% explore="d_minus_1_by_width"
 slip = data("d_minus_1_error")
@@ -676,7 +678,7 @@ figures.describe(fig, "The relative error of the stream stays between 0.78 and 0
 # - Layer norm normalises each token by its own numbers: the same in training and in use, alone and in a batch.
 # - Batch norm normalises each feature over the batch. Neighbours, batch size and padding enter, and in use it becomes another function.
 # - Order and spacing survive the norm, not gamma and beta. The variance afterwards is v / (v + eps).
-# - The norm deletes two directions and divides by sigma. In post-norm that happens on the stream itself; in pre-norm inside the branch only.
+# - Of a small change the norm deletes two directions, and it divides the rest by sigma. In post-norm that happens on the stream itself; in pre-norm inside the branch only.
 # - A stream without norms grows, and attention ends up looking at one token.
 # - A printed row can be convicted by its mean and its variance alone.
 

@@ -191,7 +191,9 @@ def test_the_backward_pass_by_hand(text):
     assert says(text, f"0.632 / 4 = {part:.3f}; times x-hat that is ({listed(part * plain(ROW, 0.0), 1)})")
     assert says(text, f"which leaves ({listed(terms['without_both'], 2)})")
     assert says(text, f"divided by 1.581: ({listed(terms['dx'], 3)})")
-    dx, *_ = layer_norm_backward(np.eye(4)[0], ROW, np.ones(4), 0.0)
+    dx, dgamma, dbeta = layer_norm_backward(np.eye(4)[0], ROW, np.ones(4), 0.0)
+    assert says(text, f"dgamma is dy times x-hat, ({dgamma[0]:.3f}, 0, 0, 0)") and not dgamma[1:].any()
+    assert dbeta.tolist() == [1, 0, 0, 0]
     assert dx == pytest.approx(terms["dx"]) and dx == pytest.approx(layer_norm_jacobian(ROW, 0.0)[0])
 
 
