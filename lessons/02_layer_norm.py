@@ -155,7 +155,7 @@ else:
 #
 # Batch norm is older and comes from images. It also takes a mean away and divides by a root. But it asks another question: how large is *this feature*
 # across everything in the batch? Which numbers share a mean is the only difference, and it is a large one. The figure shows the two, and two norms
-more: instance norm, which takes one feature of one sentence, and a norm that takes all numbers at once.
+# more: instance norm, which takes one feature of one sentence, and a norm that takes all numbers at once.
 
 # %% explore="which_numbers_share_a_mean"
 sentence, token, feature = np.indices((3, 3, 4))
