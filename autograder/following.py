@@ -34,35 +34,37 @@ def follow(
     given: Sequence[Any],
     answers: Sequence[Sequence[Answer]],
     verdict: Verdict,
-    broken: Sequence[str],
+    broken: Mapping[str, Verdict],
     ask_tool: AskTool,
 ) -> Verdict:
-    """The verdict with follow-through marks, where the answers fit the student's own tools.
+    """The verdict, with the tools named where they are to blame, and with follow-through marks where they earn them.
 
     given, answers : what the student's function answered to the sheet that was drawn.
-    broken         : the earlier functions of the student that are not right but earned at least half.
+    broken         : the earlier functions of the student that are not right, and their verdicts.
     ask_tool       : asks an earlier function of the student, in a process of its own.
     """
     exercise = drawn.exercise
     tools = {name: _Tool(name, ask_tool) for name in exercise.builds_on}
-    items = _with_tools(drawn, tools)
-    followed = mark(dataclasses.replace(drawn.sheet, items=items), given, answers, {})
-    honest = all(_is_honest(tools[name]) for name in broken)
-    if not followed.points or not honest:
+    followed = mark(dataclasses.replace(drawn.sheet, items=_with_tools(drawn, tools)), given, answers, {})
+    if not followed.points:
         return verdict
     names = " and ".join(broken)
-    note = f"right for the {names} you gave it"
-    results = tuple(_better(own, fit, note) for own, fit in zip(verdict.properties, followed.properties))
-    points = round(sum(result.points for result in results), 6)
-    if points <= verdict.points:
-        return verdict
-    whole = f"Your {exercise.name} is right for the {names} you gave it" if followed.outcome == "correct" else (
-        f"Part of the difference comes from the {names} you gave it"
-    )
-    cause = f"{whole}; {names} itself is not right yet. Look there first."
-    return dataclasses.replace(
-        verdict, outcome="partial", points=points, properties=results, mistake="wrong-tool", cause=cause
-    )
+    worth = all(tool.points * 2 >= tool.max_points for tool in broken.values())
+    if worth and all(_is_honest(tools[name]) for name in broken):
+        note = f"right for the {names} you gave it"
+        results = tuple(_better(own, fit, note) for own, fit in zip(verdict.properties, followed.properties))
+        points = round(sum(result.points for result in results), 6)
+        if points > verdict.points:
+            verdict = dataclasses.replace(
+                verdict, outcome="partial", points=points, properties=results, mistake="wrong-tool", cause=""
+            )
+    if followed.outcome == "correct" and (verdict.mistake or "wrong-tool") == "wrong-tool":
+        cause = f"Your {exercise.name} is right for the {names} you gave it; {names} itself is not right yet."
+        return dataclasses.replace(verdict, mistake="wrong-tool", cause=f"{cause} Look there first.")
+    if verdict.mistake == "wrong-tool":
+        cause = f"Part of the difference comes from the {names} you gave it. Look there first."
+        return dataclasses.replace(verdict, cause=cause)
+    return verdict
 
 
 class _Tool:

@@ -37,20 +37,14 @@ def judge_sheet(drawn: Drawn, ask: Ask, ask_tool: AskTool | None = None) -> Verd
     verdict = mark(drawn.sheet, given, answers, drawn.wrong)
     if ask_tool is None or verdict.outcome in ("correct", "not attempted"):
         return verdict
-    broken = _broken_tools(drawn.exercise, drawn.seed, ask_tool)
+    tools = {name: _judge_tool(name, drawn.seed, ask_tool) for name in drawn.exercise.builds_on}
+    broken = {name: tool for name, tool in tools.items() if tool.outcome != "correct"}
     return follow(drawn, given, answers, verdict, broken, ask_tool) if broken else verdict
 
 
-def _broken_tools(exercise: Exercise, seed: int, ask_tool: AskTool) -> list[str]:
-    """The earlier functions that are not right; none where one of them earns less than half of its points."""
-    broken = []
-    for name in exercise.builds_on:
-        verdict = judge(find(name), seed, lambda question, name=name: ask_tool(name, question))
-        if verdict.points * 2 < verdict.max_points:
-            return []
-        if verdict.outcome != "correct":
-            broken.append(name)
-    return broken
+def _judge_tool(name: str, seed: int, ask_tool: AskTool) -> Verdict:
+    """What an earlier function of the student is worth on its own exercise's cases."""
+    return judge(find(name), seed, lambda question: ask_tool(name, question))
 
 
 def in_this_process(exercise: Exercise, function: Callable) -> Ask:

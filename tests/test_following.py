@@ -78,6 +78,17 @@ def test_a_norm_worth_less_than_half_gives_no_follow_through():
     assert (verdict.points, verdict.mistake, verdict.cause) == (alone.points, alone.mistake, alone.cause)
 
 
+def test_a_wrong_norm_is_told_apart_from_a_wrong_block_also_without_marks():
+    def far_off_eps(x, gamma, beta, eps=1e-3):
+        return LAYER_NORM(x, gamma, beta, eps + 1e-3)
+
+    assert points_of_the_tool(far_off_eps) * 2 < EXERCISES["layer_norm"].points
+    block = block_on(far_off_eps)
+    verdict = followed(block, layer_norm=far_off_eps)
+    assert verdict.points == judge_function(BLOCK, 5, block).points
+    assert "right for the layer_norm you gave it" in verdict.cause
+
+
 def test_right_tools_leave_the_verdict_as_it_is():
     def block(x, *args, **kwargs):
         return x
