@@ -48,7 +48,7 @@ def follow(
     followed = mark(dataclasses.replace(drawn.sheet, items=_with_tools(drawn, tools)), given, answers, {})
     if not followed.points:
         return verdict
-    names = " and ".join(broken)
+    names = _listed(list(broken))
     worth = all(tool.points * 2 >= tool.max_points for tool in broken.values())
     if worth and all(_is_honest(tools[name]) for name in broken):
         note = f"right for the {names} you gave it"
@@ -59,12 +59,17 @@ def follow(
                 verdict, outcome="partial", points=points, properties=results, mistake="wrong-tool", cause=""
             )
     if followed.outcome == "correct" and (verdict.mistake or "wrong-tool") == "wrong-tool":
-        cause = f"Your {exercise.name} is right for the {names} you gave it; {names} itself is not right yet."
-        return dataclasses.replace(verdict, mistake="wrong-tool", cause=f"{cause} Look there first.")
+        cause = f"Your {exercise.name} is right for the {names} you gave it. Look there first: not right yet."
+        return dataclasses.replace(verdict, mistake="wrong-tool", cause=cause)
     if verdict.mistake == "wrong-tool":
         cause = f"Part of the difference comes from the {names} you gave it. Look there first."
         return dataclasses.replace(verdict, cause=cause)
     return verdict
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names as a sentence lists them."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 class _Tool:
