@@ -76,9 +76,11 @@ def _calls(body: Any, seen: tuple) -> tuple:
 def _failure(body: Any) -> Failure | None:
     if body is None:
         return None
-    if not isinstance(body, list) or len(body) != 4 or body[0] not in FAILURES:
+    if not isinstance(body, list) or len(body) != 4:
         raise Malformed("not a failure")
     kind, message, error, line = (plain_text(part, 300) for part in body)
+    if kind not in FAILURES:
+        raise Malformed("not a failure")
     return Failure(kind, message, error, line)
 
 
@@ -127,12 +129,10 @@ class Outputs:
             self._output(body)
 
     def _output(self, output: Any) -> None:
-        display_id = output.pop("display_id", None) if isinstance(output, dict) else None
-        made = (
-            _OUTPUTS.get(output.get("output_type"), _unknown)(output)
-            if isinstance(output, dict)
-            else _unknown(None)
-        )
+        if not isinstance(output, dict) or not isinstance(output.get("output_type"), str):
+            raise Malformed("not an output")
+        display_id = output.pop("display_id", None)
+        made = _OUTPUTS.get(output["output_type"], _unknown)(output)
         if self._clear_next:
             self._clear()
         if not self._room(made):
