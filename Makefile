@@ -29,7 +29,7 @@ test: setup
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m autograder build --check
-	$(RUN) -m pytest -n 2 --dist loadgroup
+	$(RUN) -m pytest -n 2
 
 build: setup
 	$(RUN) -m autograder build

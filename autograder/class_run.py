@@ -110,10 +110,7 @@ def grade_student(root: Path, lesson: str, student: str) -> Entry:
         said = capture_log(OneSubmission(coursedir=api.coursedir, parent=api, force=True))
     state = state_in(graded_folder(root, lesson, student), lesson)
     if state is None:
-        last = [line for line in (said.get("log", "") + said.get("error", "")).splitlines() if line.strip()][
-            -1:
-        ]
-        return _fault(root, lesson, student, " ".join(last))
+        return _fault(root, lesson, student, _cause(said.get("log", "")))
     return state["result"]
 
 

@@ -39,22 +39,15 @@ def submissions(path: Path) -> list[Found]:
 def _below(top: Path) -> Iterator[Found]:
     for folder, names, files in os.walk(top):
         here = Path(folder)
-        linked = [name for name in names if os.path.islink(here / name)]
-        names[:] = [
-            name
-            for name in names
-            if name not in linked and not name.startswith(".") and not name.endswith(NOTEBOOK)
-        ]
         notebooks = [
-            name
-            for name in (*files, *os.listdir(folder))
-            if name.endswith(NOTEBOOK) and not name.startswith(".")
+            name for name in (*names, *files) if name.endswith(NOTEBOOK) and not name.startswith(".")
         ]
-        for name in dict.fromkeys(notebooks):
+        names[:] = [name for name in names if name not in notebooks and not name.startswith(".")]
+        linked = [name for name in names if os.path.islink(here / name)]
+        for name in notebooks:
             yield Found(here / name, student_of(here / name))
-        for name in linked:
-            if not name.endswith(NOTEBOOK):
-                yield Found(here / name, student_of(here / name), LINKED_FOLDER)
+        for name in linked:  # os.walk does not go there
+            yield Found(here / name, student_of(here / name), LINKED_FOLDER)
         if here.name in lessons.names() and not notebooks:
             yield Found(here, student_of(here), _nothing_here(here, here.name))
 
@@ -84,8 +77,8 @@ def notebook_in(folder: Path, lesson: Lesson) -> Path:
     expected = folder / f"{lesson.name}{NOTEBOOK}"
     if os.path.lexists(expected):
         return expected
-    others = sorted(folder.glob(f"[!.]*{NOTEBOOK}"), key=lambda path: -path.lstat().st_mtime)
-    for other in others:
+    others = [folder / name for name in _names(folder) if name.endswith(NOTEBOOK)]
+    for other in sorted(others, key=_age):
         try:
             if lessons.lesson_of(read(other)) == lesson:
                 return other
@@ -96,10 +89,20 @@ def notebook_in(folder: Path, lesson: Lesson) -> Path:
     raise Refused(_nothing_here(folder, lesson.name))
 
 
+def _names(folder: Path) -> list[str]:
+    """What lies in a folder, hidden files left out; nothing where it may not be read."""
+    try:
+        return [name for name in sorted(os.listdir(folder)) if not name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _age(path: Path) -> float:
+    return -os.lstat(path).st_mtime
+
+
 def _nothing_here(folder: Path, lesson: str) -> str:
-    names = [
-        name for name in sorted(os.listdir(folder)) if not name.startswith(".") and name != "timestamp.txt"
-    ]
+    names = [name for name in _names(folder) if name != "timestamp.txt"]
     instead = f" Found instead: {one_line(', '.join(names))}." if names else ""
     return f"There is no notebook of this lesson in the folder.{instead} Hand in {lesson}{NOTEBOOK}."
 
