@@ -219,6 +219,13 @@ def test_a_check_cell_holds_the_report_and_one_float_that_nbgrader_reads(all_rig
             assert "isolation level" in report.data["text/plain"] and "seed 5" in report.data["text/html"]
 
 
+def test_at_the_weakest_level_the_report_says_what_is_not_protected():
+    tree = json.loads(json.dumps(right()))
+    made = grading.grade(clean(tree, LESSON.release), LESSON.explorations, 5, level="process")
+    assert (points(made), made.isolation) == (MOST, "process")
+    assert "scores not protected against reading files" in outputs(made, f'check("{FIRST}")')
+
+
 def test_points_stay_within_what_the_cell_may_give(all_right):
     cell = next(filter(is_check, all_right.notebook.cells))
     for given, kept in [(1e9, 2.0), (-1.0, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), (1, 1.0)]:
