@@ -24,6 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 12
 MAX_ITEMS = 200_000
 MAX_TEXT = 20_000
+MAX_PARTS = 2_000_000  # commas and brackets of one message: each may become an object in memory
 DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 
 
@@ -159,6 +160,10 @@ def _decode_array(body: list) -> np.ndarray:
 # ---------------------------------------------------------------- frames on a socket
 
 
+class TooLong(Malformed):
+    """A message longer than allowed; it was not read, so nothing after it can be."""
+
+
 class Closed(ConnectionError):
     """The other side is gone."""
 
@@ -179,11 +184,13 @@ class Connection:
         self._send_all(struct.pack(">I", len(data)) + data, deadline)
 
     def receive(self, deadline: float | None = None) -> dict:
-        """The next message, before `deadline` (time.monotonic). Raises Closed, TooLate or Malformed."""
+        """The next message, before `deadline` (time.monotonic). Raises Closed, TooLate, TooLong or Malformed."""
         (length,) = struct.unpack(">I", self._exactly(4, deadline))
         if length > MAX_BYTES:
-            raise Malformed("the message is too long")
+            raise TooLong("the message is too long")
         data = self._exactly(length, deadline)
+        if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_PARTS:
+            raise Malformed("the message has too many parts")
         try:
             message = json.loads(data.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -198,7 +205,7 @@ class Connection:
     def _send_all(self, data: bytes, deadline: float | None) -> None:
         view = memoryview(data)
         while view:
-            self._wait(select.POLLOUT, deadline)
+            self._wait(False, deadline)
             try:
                 sent = self.sock.send(view[: 1 << 20], getattr(socket, "MSG_DONTWAIT", 0))
             except (BlockingIOError, InterruptedError):
@@ -210,7 +217,7 @@ class Connection:
     def _exactly(self, count: int, deadline: float | None) -> bytes:
         parts = bytearray()
         while len(parts) < count:
-            self._wait(select.POLLIN, deadline)
+            self._wait(True, deadline)
             try:
                 part = self.sock.recv(min(count - len(parts), 1 << 20))
             except (BlockingIOError, InterruptedError):
@@ -222,13 +229,20 @@ class Connection:
             parts += part
         return bytes(parts)
 
-    def _wait(self, event: int, deadline: float | None) -> None:
-        if deadline is None:
-            return
-        left = deadline - time.monotonic()
-        if left <= 0:
+    def _wait(self, reading: bool, deadline: float | None) -> None:
+        """Wait until the socket can be read (or written). Raises TooLate, or Closed for a socket closed here."""
+        left = None if deadline is None else deadline - time.monotonic()
+        if (left is not None and left <= 0) or not self._ready(reading, left):
             raise TooLate("no answer in time")
-        reading = event == select.POLLIN
-        ready = select.select([self.sock] if reading else [], [] if reading else [self.sock], [], left)
-        if not (ready[0] or ready[1]):
-            raise TooLate("no answer in time")
+
+    def _ready(self, reading: bool, seconds: float | None) -> bool:
+        """Whether the socket can be read (or written) within some seconds."""
+        try:
+            if hasattr(select, "poll"):
+                poll = select.poll()
+                poll.register(self.sock, select.POLLIN if reading else select.POLLOUT)
+                return bool(poll.poll(None if seconds is None else seconds * 1000))
+            ready = select.select([self.sock] if reading else [], [] if reading else [self.sock], [], seconds)
+        except ValueError as error:
+            raise Closed("the socket was closed") from error
+        return any(ready)

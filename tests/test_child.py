@@ -518,6 +518,14 @@ def test_a_forged_message_never_reaches_further_than_its_answer(own_child, forge
         assert answer.failure.kind in ("malformed", "no answer", "time-out")
 
 
+def test_a_child_that_never_stops_talking_is_ended():
+    flood = "import gc\n(c,) = [o for o in gc.get_objects() if type(o).__name__ == 'Connection']\n"
+    for message in ({"output": {"output_type": "stream", "name": "stdout", "text": "x"}}, {"clear": False}):
+        with Child.start() as child:
+            source = f"{flood}import signal\nsignal.setitimer(signal.ITIMER_PROF, 0)\nwhile True: c.sock.sendall({framed(message)!r} * 100)"
+            assert child.run_cell(source, 0.1).state in ("time-out", "died")
+
+
 def test_answers_that_break_the_rules_are_malformed(child):
     for name, answers in BAD_ANSWERS.items():
         child.run_cell(raw(framed({"answer": {"id": child._asked + 1, "answers": answers}})), 5)

@@ -37,7 +37,7 @@ from course.child.confine import BUBBLEWRAP, PROCESS
 from course.child.confine import NOTEBOOK as NOTEBOOK_FOLDER
 from course.child.limits import wall_seconds
 from course.questions import Answer, Failure, Question
-from course.wire import Closed, Malformed, TooLate
+from course.wire import Closed, Malformed, TooLate, TooLong
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
 START = 60.0  # seconds until a child must be ready
@@ -218,6 +218,9 @@ class Child:
                     if self._passed_over > PASSED_OVER:
                         self._end(NONSENSE)
                         return None
+            except TooLong:
+                self._end(NONSENSE)
+                return None
             except Malformed:
                 if kind == "answer":
                     return {}

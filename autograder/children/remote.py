@@ -6,7 +6,6 @@ back its argument or a view of it, which no message can. Its calls are what the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +36,6 @@ class Remote:
         self.functions: list[Callable] = []
         self.calls: list[list[list[tuple] | None]] = []
         self.left = question.budget
-        self.seconds = 0.0
         self.bound = max(
             SMALLEST_BOUND, 4 * _numbers([[call.args, dict(call.kwargs)] for call in question.calls])
         )
@@ -110,14 +108,11 @@ class Remote:
         if _numbers(everything) > self.bound or _largest(everything) > self.bound:
             return _raised(ValueError("the function was called with far more numbers than the question has"))
         self._records[number].append(everything)
-        started = time.monotonic()
         try:
             args, kwargs = decode(encode((args, kwargs)))  # the record keeps its own arrays
             return {"value": encode(self.functions[number](*args, **kwargs))}
         except Exception as error:  # the child chose the arguments: whatever goes wrong is its answer
             return _raised(error)
-        finally:
-            self.seconds += time.monotonic() - started
 
 
 def _is_public(value: Any) -> bool:
