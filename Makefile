@@ -44,3 +44,11 @@ test-peers: setup
 	  $(PEERS) -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r tests/peers/requirements.txt && \
 	  $(PEERS) -m pip install --disable-pip-version-check --constraint requirements.txt numpy pytest; }
 	$(PEERS) -m pytest tests/peers
+
+# a learner's JupyterLab and an instructor's pages in a headless Chromium: the system's, never a downloaded one
+.PHONY: test-browser
+test-browser: setup
+	@[ -x /usr/bin/chromium ] || [ "$$(id -u)" != 0 ] || { apt-get update -qq && apt-get install --yes --no-install-recommends chromium; }
+	@[ -x /usr/bin/chromium ] || { echo "Needed: /usr/bin/chromium (Debian: apt install chromium, as root)"; exit 1; }
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r tests/browser/requirements.txt
+	$(RUN) -m pytest tests/browser

@@ -26,6 +26,7 @@ OUTCOMES = {
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
 INPUT_LINES = 8  # of inputs in all
+LEFT = 'style="text-align: left"'  # Jupyter puts what stands in a table to the right
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def html(verdict: Verdict) -> str:
     if verdict.properties:
         rows = "".join(_property_row(result) for result in verdict.properties)
         parts.append(
-            f"<table><thead><tr><th></th><th>what must hold</th><th>points</th></tr></thead>{rows}</table>"
+            f"<table><thead><tr><th></th><th {LEFT}>what must hold</th><th {LEFT}>points</th></tr></thead>{rows}</table>"
         )
     parts += [f"<p>{escape(note)}</p>" for note in verdict.notes]
     return "<div>" + "".join(parts) + "</div>"
@@ -308,7 +309,7 @@ def _table_html(table: Table) -> str:
         rows += "<tr>" + "".join(f"<td>{c}</td>" for c in mine) + "<td>|</td>"
         rows += "".join(f"<td>{c}</td>" for c in due) + "</tr>"
     cut = "A part of the array. " if table.cut else ""
-    return f"<table><thead>{head}</thead>{rows}</table><p>{cut}The first difference is between stars.</p>"
+    return f'<table style="margin-top: 1em"><thead>{head}</thead>{rows}</table><p>{cut}The first difference is between stars.</p>'
 
 
 def _marked(rows: list[list[str]], at: tuple[int, int] | None, before: str, after: str) -> list[list[str]]:
@@ -333,4 +334,4 @@ def _property_line(result: Any) -> str:
 
 
 def _property_row(result: Any) -> str:
-    return "<tr>" + "".join(f"<td>{escape(part)}</td>" for part in _property_parts(result)) + "</tr>"
+    return "<tr>" + "".join(f"<td {LEFT}>{escape(part)}</td>" for part in _property_parts(result)) + "</tr>"
