@@ -37,7 +37,7 @@ from course.child.confine import BUBBLEWRAP, PROCESS
 from course.child.confine import NOTEBOOK as NOTEBOOK_FOLDER
 from course.child.limits import wall_seconds
 from course.questions import Answer, Failure, Question
-from course.wire import Closed, Malformed, TooLate, TooLong
+from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
 START = 60.0  # seconds until a child must be ready
@@ -47,8 +47,8 @@ NOTEBOOK = 900.0  # seconds of real time for all the cells and questions of one 
 PASSED_OVER = 100  # messages out of place (an answer that comes too late) until the process is ended
 
 
-class Greedy(Exception):
-    """A child took too much of the machine; the text says of what."""
+class Unbearable(Exception):
+    """A child must be ended; the text says why."""
 
 
 @dataclass
@@ -116,10 +116,8 @@ class Child:
         folders: Folders | None,
     ) -> Child:
         child = cls(process, sock, level, folders)
-        if (
-            child._expect("ready") is None
-            or child._exchange({"files": packed_files(folder)}, "written", START) is None
-        ):
+        files = {"files": packed_files(folder)}
+        if child._exchange(None, "ready", START) is None or child._exchange(files, "written", START) is None:
             reason = child.gone
             child.close()
             raise NotStarted(f"the process for the notebook does not start: {reason}")
@@ -184,57 +182,38 @@ class Child:
 
     # ------------------------------------------------------------ messages
 
-    def _exchange(self, message: dict, kind: str, seconds: float, remote: Remote | None = None) -> Any:
-        """Send a message; the body of the reply of this kind, or None (then `gone` says why, or the reply is late)."""
+    def _exchange(self, message: dict | None, kind: str, seconds: float, remote: Remote | None = None) -> Any:
+        """Send a message (or None); the body of the reply of this kind, or None, and then `gone` says why."""
         wall = min(wall_seconds(seconds) + GRACE, self._last_moment - time.monotonic())
         self._clock = Clock(self._process.psutil, seconds + GRACE, wall)
         try:
-            self._channel.send(message)
-        except (Closed, TooLate, Greedy) as error:
-            self._end(
-                TIME_OUT if isinstance(error, TooLate) else str(error) if isinstance(error, Greedy) else DIED
-            )
+            if message is not None:
+                self._channel.send(message)
+            return self._reply(kind, remote)
+        except (Closed, TooLate, Malformed, Unbearable) as error:
+            if kind == "answer" and type(error) is Malformed:
+                return {}  # costs this answer; the next message can be read
+            self._end(_why(error))
             return None
-        return self._expect(kind, remote)
 
-    def _expect(self, kind: str, remote: Remote | None = None) -> Any:
+    def _reply(self, kind: str, remote: Remote | None) -> Any:
         """The body of the next message of this kind; on the way, outputs are kept and calls are answered."""
         while True:
-            try:
-                got, body = _single(self._channel.receive())
-                if got == kind and (kind != "answer" or self._is_asked(body)):
-                    return body
-                if got == "late" and body == _REPLIED_BY.get(kind):
-                    return {}
-                if got == "call" and remote is not None and self._is_asked(body):
-                    self._channel.send(remote.reply(body))
-                elif kind == "ran" and got in ("output", "update", "clear"):
-                    self._outputs.take(got, body)
-                elif kind == "ready" and got == "refused":
-                    self._end(plain_text(body, 300))
-                    return None
-                else:
-                    self._passed_over += 1
-                    if self._passed_over > PASSED_OVER:
-                        self._end(NONSENSE)
-                        return None
-            except TooLong:
-                self._end(NONSENSE)
-                return None
-            except Malformed:
-                if kind == "answer":
-                    return {}
-                self._end(NONSENSE)
-                return None
-            except TooLate:
-                self._end(TIME_OUT)
-                return None
-            except Greedy as error:
-                self._end(str(error))
-                return None
-            except Closed:
-                self._end(DIED)
-                return None
+            got, body = _single(self._channel.receive())
+            if got == kind and (kind != "answer" or self._is_asked(body)):
+                return body
+            if got == "late" and body == _REPLIED_BY.get(kind):
+                return {}
+            if got == "call" and remote is not None and self._is_asked(body):
+                self._channel.send(remote.reply(body))
+            elif kind == "ran" and got in ("output", "update", "clear"):
+                self._outputs.take(got, body)
+            elif kind == "ready" and got == "refused":
+                raise Unbearable(plain_text(body, 300))
+            else:
+                self._passed_over += 1
+                if self._passed_over > PASSED_OVER:
+                    raise Unbearable(NONSENSE)
 
     def _is_asked(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("id") == self._asked
@@ -250,14 +229,14 @@ class Child:
             self._check_greed()
 
     def _check_greed(self) -> None:
-        """Raises Greedy if the child and its descendants hold too much of the machine."""
+        """Raises Unbearable if the child and its descendants hold too much of the machine."""
         if self._folders and self._folders.size() > DISK:
-            raise Greedy(f"it wrote more than {DISK >> 20} MB")
+            raise Unbearable(f"it wrote more than {DISK >> 20} MB")
         members = tree(self._process.psutil)
         if len(members) > PROCESSES:
-            raise Greedy(f"it started more than {PROCESSES} processes")
+            raise Unbearable(f"it started more than {PROCESSES} processes")
         if sum(map(resident_bytes, members)) > TREE_MEMORY:
-            raise Greedy(f"its processes took more than {TREE_MEMORY >> 30} GB of memory")
+            raise Unbearable(f"its processes took more than {TREE_MEMORY >> 30} GB of memory")
 
     def _end(self, why: str) -> None:
         if not self.gone:
@@ -270,6 +249,12 @@ TIME_OUT = "the time was up and the process had to be ended"
 DIED = "the process that ran the notebook ended"
 NONSENSE = "the process that ran the notebook sent what is no message"
 _REPLIED_BY = {"ran": "run", "defined": "defines", "answer": "ask"}
+
+
+def _why(error: Exception) -> str:
+    """Why a child was ended, for the report."""
+    reasons = {TooLate: TIME_OUT, Closed: DIED, Unbearable: str(error)}
+    return reasons.get(type(error), NONSENSE)
 
 
 def _single(message: dict) -> tuple[str, Any]:
