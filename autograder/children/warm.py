@@ -141,7 +141,9 @@ _starting = threading.Lock()
 def warm_process(level: str) -> Warm:
     """This process's warm process for a level, started when first needed. Raises NotStarted."""
     with _starting:
-        if level not in _warm or not _warm[level].alive:
+        if level in _warm and not _warm[level].alive:
+            _warm.pop(level).close()
+        if level not in _warm:
             _warm[level] = Warm(level)
         return _warm[level]
 
@@ -149,8 +151,7 @@ def warm_process(level: str) -> Warm:
 def close_all() -> None:
     """End this process's warm processes."""
     for warm in _warm.values():
-        if warm.alive:
-            warm.close()
+        warm.close()
     _warm.clear()
 
 
