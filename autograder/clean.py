@@ -260,7 +260,8 @@ def _code(source: str, metadata: Mapping[str, Any]) -> NotebookNode:
 
 
 def _markdown(piece: Piece, metadata: Mapping[str, Any], untouched: set[str]) -> NotebookNode:
-    source = piece.source if plain(piece.source) in untouched else safe_markdown(piece.source)
-    cell = {"cell_type": "markdown", "metadata": metadata, "source": source}
     attachments = safe_attachments(piece.attachments)
+    ours = plain(piece.source) in untouched
+    source = piece.source if ours else safe_markdown(piece.source, attachments)
+    cell = {"cell_type": "markdown", "metadata": metadata, "source": source}
     return from_dict(cell | ({"attachments": attachments} if attachments else {}))

@@ -23,7 +23,7 @@ from autograder.clean import Piece, checked_name, is_check, plain
 from autograder.exercise import Exercise
 from autograder.exercises import find
 from autograder.judge import Ask, judge
-from autograder.sanitize import safe_outputs
+from autograder.sanitize import safe_formulas, safe_outputs
 from course import report
 from course.marking import Verdict
 from course.questions import Answer, Failure, Question
@@ -272,7 +272,11 @@ def write_score(cell: NotebookNode, text: str, html: str, points: float) -> None
     cell.execution_count = None
     cell.outputs = [
         from_dict(
-            {"output_type": "display_data", "metadata": {}, "data": {"text/html": html, "text/plain": text}}
+            {
+                "output_type": "display_data",
+                "metadata": {},
+                "data": {"text/html": safe_formulas(html), "text/plain": text},
+            }
         ),
         from_dict(
             {

@@ -6,8 +6,10 @@ The autograded notebook, the feedback page and the formgrader show it in the ins
 from __future__ import annotations
 
 import base64
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from html import unescape
 from typing import Any
 
 import nh3
@@ -15,6 +17,19 @@ import nh3
 PICTURES = ("image/png", "image/jpeg", "image/gif")
 MAX_ATTACHMENTS = 8_000_000  # characters of base64 in one cell
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_INSIDE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/\s]*={0,2}\s*")
+_IMAGE_INSIDE = re.compile(
+    r"(!\[[^\[\]]*\]\((?:attachment:([\w.-]+)|data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/]*={0,2})\))",
+    re.ASCII,
+)
+_RUNNING_ADDRESS = re.compile(
+    r"((?:j\s*a\s*v\s*a|v\s*b)\s*s\s*c\s*r\s*i\s*p\s*t|\bdata(?=\s*\\*:(?!image/(?:png|jpeg|gif);base64,)[^\s,]*,))\s*\\*:",
+    re.IGNORECASE,
+)
+_FORMULA_COMMAND = re.compile(
+    r"\\(href|style|class|cssId|data|unicode|require|html\w*|includegraphics|bbox|mmlToken|texttip|toggle|url)(?![a-z])",
+    re.IGNORECASE,
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -30,18 +45,52 @@ def one_line(text: object, limit: int = 200) -> str:
 
 
 def safe_html(html: str) -> str:
-    """HTML without script, style sheets, event handlers, forms and foreign addresses that run something."""
-    return nh3.clean(html)
+    """HTML without script, style sheets, event handlers, forms, foreign pictures and addresses that run something."""
+    schemes = {"http", "https", "mailto", "data"}
+    return safe_formulas(nh3.clean(html, url_schemes=schemes, attribute_filter=_safe_attribute))
 
 
-def safe_markdown(source: str) -> str:
-    """Markdown in which no HTML tag is left: a blank after `<` makes it text, in prose, code and formulas alike."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "< ", source)
+def _safe_attribute(tag: str, attribute: str, value: str) -> str | None:
+    """Pictures are inside the page: what comes from elsewhere would tell who looks at it. Nothing else is."""
+    if tag == "img" and attribute == "src":
+        return value if _INSIDE.fullmatch(value) else None
+    return None if re.match(r"\s*data\s*:", value, re.IGNORECASE) else value
+
+
+def safe_formulas(text: str) -> str:
+    """Text in which no formula holds an address, a style or a macro package: MathJax would follow it."""
+    return _FORMULA_COMMAND.sub(r"\\ \1", text)
+
+
+def safe_markdown(source: str, attached: Collection[str] = ()) -> str:
+    """Markdown in which no HTML tag is left: a blank after `<` makes it text, in prose, code and formulas alike.
+
+    Pictures from elsewhere become links, addresses that run something become text.
+    attached : the names of the cell's attachments; nbgrader stops at one that is missing.
+    """
+    source = re.sub(r"<(?=[A-Za-z/!?])", "< ", source)
+    source = re.sub(r"&#?\w+;?", lambda found: _safe_entity(found[0]), source)
+    source = _RUNNING_ADDRESS.sub(r"\1 :", source)
+    pieces = _IMAGE_INSIDE.split(source)  # text, picture, its attachment or None, text, ...
+    kept = []
+    for text, picture, name in itertools.zip_longest(pieces[::3], pieces[1::3], pieces[2::3]):
+        if picture and name and name not in attached:
+            text, picture = text + picture, None
+        kept += [re.sub(r"(?i)attachment(?=\\*:)", "attachment ", text.replace("![", "! [")), picture or ""]
+        if picture is None and text.endswith("!"):
+            kept.append(" ")
+    return safe_formulas("".join(kept))
+
+
+def _safe_entity(entity: str) -> str:
+    """A sign of ASCII that is written as an entity could spell an address or a tag: a blank makes it text."""
+    meant = unescape(entity)
+    return f"& {entity[1:]}" if meant != entity and meant[0].isascii() else entity
 
 
 def raw_as_markdown(source: str) -> str:
     """A raw cell as an indented block, which is shown letter by letter."""
-    return "\n".join("    " + line for line in source.splitlines())
+    return safe_formulas("\n".join("    " + line for line in source.splitlines()))
 
 
 def safe_attachments(attachments: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -51,7 +100,7 @@ def safe_attachments(attachments: Mapping[str, Any]) -> dict[str, dict[str, str]
         pictures = bundle.items() if isinstance(bundle, Mapping) else ()
         for mime, data in pictures:
             picture = _picture(data) if mime in PICTURES else None
-            if picture and len(picture) <= left:
+            if picture and len(picture) <= left and re.fullmatch(r"[\w.-]+", name, re.ASCII):
                 left -= len(picture)
                 kept.setdefault(safe_text(name), {})[mime] = picture
     return kept
