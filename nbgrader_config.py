@@ -19,6 +19,8 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+c.HTMLExporter.preprocessors = ["autograder.pages.EscapeNames"]
+
 # The first use of a gradebook calls the command `alembic`, which lies beside this Python.
 bin_folder = os.path.dirname(sys.executable)
 if bin_folder not in os.environ.get("PATH", "").split(os.pathsep):
