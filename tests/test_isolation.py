@@ -315,13 +315,24 @@ def test_a_fork_bomb_is_bounded_and_ends(level):
     assert len(psutil.pids()) < before + 20
 
 
-def test_a_flood_of_files_ends(level):
-    source = "for i in range(1000): open(f'f{i}', 'wb').write(bytes(20_000_000))"
+FLOODS = {
+    "large files": "for i in range(1000): open(f'f{i}', 'wb').write(bytes(20_000_000))",
+    "files that are removed": "kept = []\nfor i in range(1000):\n    kept.append(open('f', 'wb')); kept[-1].write(bytes(20_000_000)); os.remove('f')",
+    "files without a name": "kept = []\nfor i in range(1000): kept.append(os.memfd_create('x')); os.write(kept[-1], bytes(20_000_000))",
+    "small files": "for i in range(10**7): open(f'f{i}', 'wb').close()",
+    "folders in folders": "for i in range(10**7): os.mkdir('d'); os.chdir('d')",
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of_files_ends(level, flood):
     with Child.start(level=level) as child:
-        ran = child.run_cell(source, 30)
-        assert ran.state in ("died", "error")
+        ran = child.run_cell(f"import os\n{FLOODS[flood]}", 20)
+        assert ran.state in ("died", "error"), ran
         reason = child.gone or ran.outputs[-1]["ename"]
-    assert "MB" in reason or "Error" in reason
+        folders = child._folders
+    assert any(word in reason for word in ("MB", "Error", "files")), reason
+    assert folders is None or not folders.top.exists()
 
 
 def test_a_flood_of_memory_ends(level):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.children.channel import Channel
-from autograder.children.processes import Clock, Forked, Fresh, resident_bytes, tree
+from autograder.children.processes import Clock, Forked, Fresh, resident_bytes, tree, written_bytes
 from autograder.children.received import Outputs, count, plain_text, read_answers
 from autograder.children.remote import Remote
 from autograder.children.surroundings import (
@@ -41,7 +41,8 @@ from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
 START = 60.0  # seconds until a child must be ready
-DISK = 256 * 1024 * 1024  # bytes that a child may write
+DISK = 256 * 1024 * 1024  # bytes that a child's folder may hold
+WRITTEN = 1024 * 1024 * 1024  # bytes that a child and its descendants may write, removed files included
 TREE_MEMORY = 3 * 1024**3  # bytes that a child and its descendants may hold
 NOTEBOOK = 900.0  # seconds of real time for all the cells and questions of one notebook
 PASSED_OVER = 100  # messages out of place (an answer that comes too late) until the process is ended
@@ -230,11 +231,13 @@ class Child:
 
     def _check_greed(self) -> None:
         """Raises Unbearable if the child and its descendants hold too much of the machine."""
-        if self._folders and self._folders.size() > DISK:
-            raise Unbearable(f"it wrote more than {DISK >> 20} MB")
+        if self._folders and self._folders.hold_too_much(DISK):
+            raise Unbearable(f"its folder holds more than {DISK >> 20} MB or too many files")
         members = tree(self._process.psutil)
         if len(members) > PROCESSES:
             raise Unbearable(f"it started more than {PROCESSES} processes")
+        if sum(map(written_bytes, members)) > WRITTEN:
+            raise Unbearable(f"its processes wrote more than {WRITTEN >> 20} MB")
         if sum(map(resident_bytes, members)) > TREE_MEMORY:
             raise Unbearable(f"its processes took more than {TREE_MEMORY >> 30} GB of memory")
 

@@ -123,3 +123,11 @@ def resident_bytes(process: psutil.Process) -> int:
     with contextlib.suppress(psutil.Error):
         return process.memory_info().rss
     return 0
+
+
+def written_bytes(process: psutil.Process) -> int:
+    """What a process has written to files of any kind; 0 if it is gone or the system does not say."""
+    with contextlib.suppress(psutil.Error, AttributeError):  # macOS has no such counters
+        counters = process.io_counters()
+        return max(counters.write_bytes, getattr(counters, "write_chars", 0))
+    return 0

@@ -6,6 +6,7 @@ import atexit
 import base64
 import contextlib
 import importlib.util
+import itertools
 import os
 import shutil
 import site
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,8 @@ PROGRAM = COURSE / "child" / "program.py"
 INTERPRETER = sys.executable if sys.platform == "win32" else os.path.realpath(sys.executable)
 MAX_FILES = 200
 MAX_BYTES = 20_000_000
+MANY_FILES = 5000  # files and folders that a child may have
+LONG_PATH = 2000  # characters: folders within folders
 PROCESSES = 64  # for a child whose user has no other processes
 SPARE_PROCESSES = 256  # for a child of a user who has
 
@@ -66,8 +69,9 @@ def readable() -> tuple[str, ...]:
     """All that a child may read at the upper levels: system programs, the interpreter, libraries, `course`."""
     prefixes = dict.fromkeys((sys.base_prefix, sys.prefix))
     python = [os.path.join(p, part) for p in prefixes for part in ("bin", "lib", "lib64", "pyvenv.cfg")]
-    secret = [Path(autograder.__file__).resolve().parent, COURSE.parent, Path.home(), Path.cwd()]
-    return tuple(without([*SYSTEM, *python, INTERPRETER, *libraries(), str(COURSE)], secret))
+    wanted = [*SYSTEM, *python, INTERPRETER, *libraries(), str(COURSE)]
+    private = [folder for folder in (os.path.expanduser("~"), os.getcwd()) if folder not in wanted]
+    return tuple(without(wanted, [Path(autograder.__file__).parent, COURSE.parent, *map(Path, private)]))
 
 
 def without(paths: Iterable[str], secret: Iterable[Path]) -> list[str]:
@@ -122,27 +126,37 @@ class Folders:
             for folder in (self.top, self.work, self.home):
                 os.chown(folder, owner, owner)
 
-    def size(self) -> int:
-        """Bytes of all files in it, as far as a quick look tells."""
-        total, looked = 0, 0
-        for folder, _, files in os.walk(self.top):
-            for name in files:
-                looked += 1
-                with contextlib.suppress(OSError):
-                    total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            if looked > 5000:
-                return sys.maxsize
-        return total
+    def hold_too_much(self, limit: int) -> bool:
+        """Whether the files take more than `limit` bytes, or are too many to be looked at each time."""
+        total = 0
+        for looked, entry in enumerate(entries(self.top)):
+            with contextlib.suppress(OSError):
+                total += entry.stat(follow_symlinks=False).st_blocks * 512
+            if looked > MANY_FILES or len(entry.path) > LONG_PATH or total > limit:
+                return True
+        return False
 
     def close(self) -> None:
-        """Remove the folder, also where the student took away permissions."""
-        for folder, names, _ in os.walk(self.top):
-            for name in names:
-                path = os.path.join(folder, name)
-                if not os.path.islink(path):
-                    with contextlib.suppress(OSError):
-                        os.chmod(path, 0o700)
-        shutil.rmtree(self.top, ignore_errors=True)
+        """Remove the folder, also where the student took away permissions or nested folders deeply."""
+        for entry in entries(self.top):
+            with contextlib.suppress(OSError):
+                if entry.is_dir(follow_symlinks=False):
+                    os.chmod(entry.path, 0o700)
+        try:
+            shutil.rmtree(self.top, ignore_errors=True)
+        except RecursionError:
+            subprocess.run(["rm", "-rf", str(self.top)], capture_output=True, check=False)
+
+
+def entries(top: str | os.PathLike) -> Iterator[os.DirEntry]:
+    """All that is in a folder and in its folders, however deep, in order; links are not followed."""
+    waiting = [os.fspath(top)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
+            for entry in sorted(found, key=lambda entry: entry.name):
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
 
 
 def packed_files(submission: Path | None) -> list[list[str]]:
@@ -153,21 +167,18 @@ def packed_files(submission: Path | None) -> list[list[str]]:
     if submission is None:
         return []
     found, left = [], MAX_BYTES
-    for folder, names, files in os.walk(submission):
-        names[:] = sorted(
-            name
-            for name in names
-            if not name.startswith(".") and not os.path.islink(os.path.join(folder, name))
-        )
-        for name in sorted(files):
-            data = None if name.startswith(".") else _read_plain(os.path.join(folder, name), left)
-            if data is None or len(found) >= MAX_FILES:
-                continue
+    for entry in itertools.islice(entries(submission), 10 * MAX_FILES):
+        path = os.path.relpath(entry.path, submission)
+        if (
+            len(found) == MAX_FILES
+            or not path.isprintable()
+            or any(p.startswith(".") for p in Path(path).parts)
+        ):
+            continue
+        data = _read_plain(entry.path, left)
+        if data is not None:
             left -= len(data)
-            path = os.path.relpath(os.path.join(folder, name), submission)
-            with contextlib.suppress(UnicodeEncodeError):  # a name that is no text
-                path.encode("utf-8")
-                found.append([path, base64.b64encode(data).decode("ascii")])
+            found.append([path, base64.b64encode(data).decode("ascii")])
     return found
 
 
@@ -180,11 +191,14 @@ def _read_plain(path: str, limit: int) -> bytes | None:
         file = os.open(path, flags)
     except OSError:
         return None
-    with os.fdopen(file, "rb") as opened:
-        state = os.fstat(opened.fileno())
+    try:
+        state = os.fstat(file)
         if not stat.S_ISREG(state.st_mode) or state.st_size > limit:
             return None
-        return opened.read(limit)
+        with os.fdopen(os.dup(file), "rb") as opened:
+            return opened.read(limit)
+    finally:
+        os.close(file)
 
 
 @cache

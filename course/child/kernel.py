@@ -60,6 +60,8 @@ NUMBERS = {
     "lchown": (94, None),
     "lremovexattr": (198, 15),
     "lsetxattr": (189, 6),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
     "migrate_pages": (256, 238),
     "mount": (165, 40),
     "mount_setattr": (442, 442),

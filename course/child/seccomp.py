@@ -1,9 +1,7 @@
 """Seccomp: a Linux process gives up system calls that a notebook never needs, without any privilege.
 
-Denied everywhere: sockets of every kind (a socketpair stays), tracing and reading other processes,
-namespaces and mounts, io_uring (it would go around this filter), keys, shared memory that outlives
-its maker, priorities and limits of other processes, and every call that is newer than this file.
-Needs Linux 3.17.
+Denied everywhere: the calls of NEVER, of sockets every kind (a socketpair stays), limits of other
+processes, and every call that is newer than this file. Needs Linux 3.17.
 
 With `strict`, for a process that shares its files and its process numbers with others (the level
 landlock): permissions, owners and times of files cannot be changed, for Landlock does not see that.
@@ -18,92 +16,36 @@ import struct
 
 from course.child import kernel
 
-NEVER = [
-    "acct",
-    "add_key",
-    "adjtimex",
-    "bpf",
-    "chroot",
-    "clock_adjtime",
-    "clock_settime",
-    "delete_module",
-    "fanotify_init",
-    "finit_module",
-    "fsconfig",
-    "fsmount",
-    "fsopen",
-    "fspick",
-    "init_module",
-    "io_uring_enter",
-    "io_uring_register",
-    "io_uring_setup",
-    "ioperm",
-    "iopl",
-    "ioprio_set",
-    "kcmp",
-    "kexec_file_load",
-    "kexec_load",
-    "keyctl",
-    "migrate_pages",
-    "mount",
-    "mount_setattr",
-    "move_mount",
-    "move_pages",
-    "mq_open",
-    "msgget",
-    "name_to_handle_at",
-    "open_by_handle_at",
-    "open_tree",
-    "perf_event_open",
-    "pidfd_getfd",
-    "pivot_root",
-    "process_madvise",
-    "process_mrelease",
-    "process_vm_readv",
-    "process_vm_writev",
-    "ptrace",
-    "quotactl",
-    "reboot",
-    "request_key",
-    "sched_setaffinity",
-    "sched_setattr",
-    "sched_setparam",
-    "sched_setscheduler",
-    "semget",
-    "setdomainname",
-    "sethostname",
-    "setns",
-    "setpriority",
-    "settimeofday",
-    "shmget",
-    "socket",
-    "swapoff",
-    "swapon",
-    "syslog",
-    "umount2",
-    "unshare",
-    "userfaultfd",
-    "vhangup",
-]
-NEVER_STRICT = [
-    "chmod",
-    "chown",
-    "fchmod",
-    "fchmodat",
-    "fchown",
-    "fchownat",
-    "fremovexattr",
-    "fsetxattr",
-    "futimesat",
-    "lchown",
-    "lremovexattr",
-    "lsetxattr",
-    "removexattr",
-    "setxattr",
-    "utime",
-    "utimensat",
-    "utimes",
-]
+NEVER = {  # what for: the calls
+    "sockets": ("socket",),
+    "other processes": ("kcmp", "pidfd_getfd", "process_vm_readv", "process_vm_writev", "ptrace"),
+    "their memory": ("migrate_pages", "move_pages", "process_madvise", "process_mrelease", "userfaultfd"),
+    "their turn": (
+        "ioprio_set",
+        "sched_setaffinity",
+        "sched_setattr",
+        "sched_setparam",
+        "sched_setscheduler",
+    ),
+    "their rank": ("setpriority",),
+    "namespaces": ("chroot", "pivot_root", "setns", "unshare"),
+    "mounts": ("fsconfig", "fsmount", "fsopen", "fspick", "mount", "mount_setattr", "move_mount"),
+    "more mounts": ("open_tree", "quotactl", "swapoff", "swapon", "umount2"),
+    "files by number": ("fanotify_init", "name_to_handle_at", "open_by_handle_at"),
+    "calls around this filter": ("io_uring_enter", "io_uring_register", "io_uring_setup"),
+    "memory that no limit counts": ("memfd_create", "memfd_secret", "mq_open", "msgget", "semget", "shmget"),
+    "keys": ("add_key", "keyctl", "request_key"),
+    "the kernel": ("bpf", "delete_module", "finit_module", "init_module", "kexec_file_load", "kexec_load"),
+    "watching it": ("acct", "perf_event_open", "syslog"),
+    "the machine": ("ioperm", "iopl", "reboot", "setdomainname", "sethostname", "vhangup"),
+    "its clock": ("adjtimex", "clock_adjtime", "clock_settime", "settimeofday"),
+}
+NEVER_STRICT = {
+    "permissions": ("chmod", "fchmod", "fchmodat"),
+    "owners": ("chown", "fchown", "fchownat", "lchown"),
+    "times": ("futimesat", "utime", "utimensat", "utimes"),
+    "attributes": ("fremovexattr", "fsetxattr", "lremovexattr", "lsetxattr", "removexattr", "setxattr"),
+}
 ABSENT = ("clone3", "openat2")  # the C library then uses clone and openat, whose arguments can be seen here
 FIRST_NEWER = 452  # calls from here on are newer than this file
 
@@ -140,8 +82,9 @@ def filter_program(pid: int, strict: bool, landlock_abi: int) -> list[Instructio
     ]
     for name in ABSENT:
         program += _rule(name, [_deny(errno.ENOSYS)])
-    for name in NEVER + (NEVER_STRICT if strict else []):
-        program += _rule(name, [_deny()])
+    for names in (*NEVER.values(), *(NEVER_STRICT.values() if strict else ())):
+        for name in names:
+            program += _rule(name, [_deny()])
     program += _rule("clone", _if_any_bit(0, NAMESPACES))
     program += _rule("ioctl", _if_in(1, DANGEROUS_IOCTL))
     program += _rule("fcntl", _if_in(1, OWNER_OF_SIGNALS))

@@ -39,13 +39,13 @@ def serve(service: Service, sock: socket.socket, settings: Mapping[str, Any]) ->
     """
     service.connect(Connection(sock))
     try:
+        service.recorder.descriptors.capture()
         if "level" in settings:
             from course.child.confine import shut_in  # Linux only
 
             shut_in(settings["level"], settings)
         limit_resources(settings["processes"])
         _enter(settings)
-        service.recorder.descriptors.capture()
     except Exception as error:  # whatever it is, the notebook must not run
         service.send({"refused": str(error)})
         return

@@ -132,7 +132,8 @@ class Zygote:
             self._end(child)
         if self.settings["level"] != BUBBLEWRAP:  # there they are gone with their namespaces
             for folder in folders:
-                shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(RecursionError):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _signal(processes: set[int], number: int) -> None:
