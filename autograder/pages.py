@@ -18,5 +18,7 @@ class EscapeNames(Preprocessor):
 
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         """The same notebook; the names among the resources escaped."""
-        resources.update({key: escape(resources[key]) for key in NAMES if isinstance(resources.get(key), str)})
+        resources.update(
+            {key: escape(resources[key]) for key in NAMES if isinstance(resources.get(key), str)}
+        )
         return nb, resources

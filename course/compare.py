@@ -125,7 +125,7 @@ def _is_numeric(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biufc"
     if isinstance(value, Number):
-        return True
+        return not isinstance(value, int) or abs(value) < 2**1023  # a larger one is no float
     # a list of numbers where an array is due: the numbers count, not the container
     if isinstance(value, list | tuple):
         try:
