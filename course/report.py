@@ -26,6 +26,7 @@ OUTCOMES = {
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
 INPUT_LINES = 8  # of inputs in all
+WORDS = 80  # of a finding's sentences
 LEFT = 'style="text-align: left"'  # Jupyter puts what stands in a table to the right
 
 
@@ -94,8 +95,15 @@ def sentences(verdict: Verdict) -> list[str]:
         return (
             ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
         )
+    cause = [f"Likely cause: {verdict.cause}"] if verdict.cause else []
     seen = f"Seen while testing “{verdict.finding.property}”: {describe(verdict.finding.difference, verdict.name)}"
-    return [seen, *([f"Likely cause: {verdict.cause}"] if verdict.cause else [])]
+    return [_at_most(seen, WORDS - len(" ".join(cause).split())), *cause]
+
+
+def _at_most(sentence: str, words: int) -> str:
+    """The sentence, cut where it is longer."""
+    parts = sentence.split()
+    return sentence if len(parts) <= words else " ".join(parts[: words - 1]) + " …"
 
 
 def number(value: float) -> str:
@@ -148,7 +156,7 @@ def describe_failure(failure: Failure, name: str, expected: Any = None) -> str:
 def _describe_value(found: Difference, where: str) -> str:
     given, expected = found.given, found.expected
     if not isinstance(expected, np.ndarray):
-        return f"{where or 'it'} is {given!r}; {expected!r} is due."
+        return f"{where or 'it'} is {_short(given)}; {_short(expected)} is due."
     mine, due = given[found.index], expected[found.index]
     shown = _digits(mine, due)
     if expected.ndim == 0:

@@ -196,7 +196,9 @@ def train(n: int, residual: bool, d: int = 16, seed: int = 0) -> np.ndarray:
     x = np.zeros((16, d))
     x[:, :4], x[:, 4] = signs, 1.0
     target = signs.prod(axis=1)
-    params = [rng.normal(size=(d, d)) / (2 * np.sqrt(d)) for _ in range(n)] + [rng.normal(size=d) / np.sqrt(d)]
+    params = [rng.normal(size=(d, d)) / (2 * np.sqrt(d)) for _ in range(n)] + [
+        rng.normal(size=d) / np.sqrt(d)
+    ]
     first, second = [[np.zeros_like(p) for p in params] for _ in range(2)]
     losses = []
     for t in range(1, STEPS + 1):
