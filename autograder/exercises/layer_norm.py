@@ -2069,7 +2069,7 @@ SHARPEN.mistake(
 )
 SHARPEN.mistake(
     "underflow",
-    "For a large f every power becomes 0, and 0 / 0 is nan: the largest entry of a row must survive the power.",
+    "For a large f every power is 0, and 0 / 0 is nan: the largest entry must survive.",
     wrong_sharpen(lambda p, f: np.where(p > 0, p**f, 0.0)),
 )
 SHARPEN.mistake(
@@ -2801,6 +2801,8 @@ def near_the_allowance(rng):
         rows += [variance_far_but_inside(rng, 8, decimals) for _ in range(2)]
         rows.append(wrong_variance(rng, 8, decimals))
         yield mixed(rng, rows, decimals)
+    # whole numbers: an entry printed as 0 cannot be closer to 0 than 0
+    yield mixed(rng, [np.array([2.0, -2.0, 0.0, 0.0, 0.0]), np.array([5.0, -5.0, 0.0, 0.0, 0.0])], 0)
 
 
 @COULD_BE_LAYER_NORM.must("integers work like floats", 0.2)
@@ -2858,6 +2860,15 @@ COULD_BE_LAYER_NORM.mistake(
     "one-test-is-enough",
     "You accept a row as soon as one of the two tests holds. Both must.",
     wrong_detector(join=np.logical_or),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "past-zero",
+    "An entry closer to 0 than half a unit moves past 0, and its square grows again. The smallest square is then 0.",
+    wrong_detector(
+        variance=lambda rows, half: (
+            (((np.abs(rows) - half) ** 2).mean(axis=-1) <= 1) & (((np.abs(rows) + half) ** 2).mean(axis=-1) >= 1)
+        )
+    ),
 )
 COULD_BE_LAYER_NORM.mistake(
     "no-allowance",
