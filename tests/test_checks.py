@@ -60,7 +60,8 @@ def test_shipped_numbers_name_the_same_mistakes_as_the_judge(exercise, bundle):
         judged = judge_sheet(drawn, in_this_process(exercise, mistake.function))
         shown = checks.shipped_verdict(exercise.name, mistake.function, REFERENCES)
         open_ones = {r.name for r in shown.properties if r.passed is None}
-        assert shown.points <= judged.points + 1e-9
+        if not open_ones:  # else what waits for the values cannot wait here
+            assert shown.points <= judged.points + 1e-9
         if shown.outcome == "correct":  # only a judge can see it
             lost = [r.name for r in judged.properties if not r.passed]
             assert set(lost) <= open_ones, (mistake.id, lost)
