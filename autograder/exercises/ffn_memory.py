@@ -1233,11 +1233,21 @@ def top_cases(rng):
         yield heard(ask(*clear_memories(rng, tokens, d, f), 3))
 
 
-@TOP.must("values of very different lengths", 0.6)
+@TOP.must("values of very different lengths", 0.4)
 def _(rng):
     yield heard(ask(*telling_memories(rng, 2, 3, 6, 2), 2))
     yield heard(ask(*telling_memories(rng, 3, 4, 8, 2, spread=5.0), 2))
     yield heard(ask(*clear_memories(rng, 3, 4, 6, spread=0.01), 6))
+
+
+@TOP.must("at equal strength the lower index comes first", 0.2)
+def _(rng):
+    # values of length 5 and whole coefficients: the strengths are equal to the last digit
+    values = rng.permutation([[3.0, 4.0], [4.0, 3.0], [5.0, 0.0], [-3.0, 4.0], [0.0, -5.0], [4.0, -3.0]])
+    wanted = rng.permutation([2.0, 2.0, 2.0, 1.0, 1.0, -1.0])
+    second, b1 = rng.integers(-3, 4, size=(2, 6)).astype(float)
+    W1 = np.array([wanted - second - b1, second])
+    yield heard(ask(np.ones((1, 2)), W1, b1, values, 6))
 
 
 @TOP.must("as many memories as features (d_ff = d_model = T)", 0.4)
@@ -1321,6 +1331,14 @@ TOP.mistake(
     "bias-subtracted",
     "The bias is subtracted. It is minus the threshold already: add it.",
     top_slip(match=lambda x, W1, b1: x @ W1 - b1),
+)
+TOP.mistake(
+    "ties-turned",
+    "At equal strength the higher index comes first. An upward order that is read backwards turns ties round as well.",
+    lambda x, W1, b1, W2, k: [
+        [int(m) for m in np.argsort(row, kind="stable")[::-1] if row[m] > 0][:k]
+        for row in relu(x @ W1 + b1) * lengths(W2)
+    ],
 )
 TOP.mistake(
     "weakest-first",
@@ -1482,7 +1500,7 @@ def _(x, W1, b1, W2, k):
     print("k =", k)
     s = np.where(x @ W1 + b1 > 0, x @ W1 + b1, -np.inf) * np.sqrt((W2 * W2).sum(1))
     np.log(np.zeros(1))
-    return [[np.int64(m) for m in np.argsort(row)[::-1][:k] if np.isfinite(row[m])] for row in s]
+    return [[np.int64(m) for m in np.argsort(-row, kind="stable")[:k] if np.isfinite(row[m])] for row in s]
 
 
 # ================================================================ 3.5 collapse

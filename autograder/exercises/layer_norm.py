@@ -2866,7 +2866,8 @@ COULD_BE_LAYER_NORM.mistake(
     "An entry closer to 0 than half a unit moves past 0, and its square grows again. The smallest square is then 0.",
     wrong_detector(
         variance=lambda rows, half: (
-            (((np.abs(rows) - half) ** 2).mean(axis=-1) <= 1) & (((np.abs(rows) + half) ** 2).mean(axis=-1) >= 1)
+            (((np.abs(rows) - half) ** 2).mean(axis=-1) <= 1)
+            & (((np.abs(rows) + half) ** 2).mean(axis=-1) >= 1)
         )
     ),
 )

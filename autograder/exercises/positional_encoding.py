@@ -563,7 +563,7 @@ def _(rng):
 
 
 def distances(rng):
-    yield ask(rng.integers(-20, 20, size=(3,)), 4)
+    yield ask(np.append(rng.integers(-20, 20, size=2), rng.integers(-20, 0)), 4)  # one is negative
 
 
 PE_DOT.leaves_inputs_alone(0.5, distances)
