@@ -46,6 +46,10 @@ test-peers: setup
 	$(PEERS) -m pytest tests/peers
 
 # a learner's JupyterLab and an instructor's pages in a headless Chromium: the system's, never a downloaded one
+.PHONY: test-attacks
+test-attacks: setup build
+	$(RUN) -m pytest -n 2 --dist loadgroup tests/attacks
+
 .PHONY: test-browser
 test-browser: setup
 	@[ -x /usr/bin/chromium ] || [ "$$(id -u)" != 0 ] || { apt-get update -qq && apt-get install --yes --no-install-recommends chromium; }

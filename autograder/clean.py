@@ -39,12 +39,21 @@ class Piece:
 
     def defines(self, name: str) -> bool:
         """Whether its text binds this name: by def, class, an assignment or an import."""
-        name = re.escape(name)
-        defined = rf"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+{name}\b"
-        assigned = rf"^[ \t]*{name}[ \t]*(?::[^=\n]+)?=(?!=)"
-        imported = rf"^[^#\n]*\bimport\b[^#\n]*\b{name}\b"
-        binding = f"{defined}|{assigned}|{imported}"
-        return self.kind == "code" and re.search(binding, self.source, re.MULTILINE) is not None
+        if self.kind != "code" or name not in self.source:
+            return False
+        defined = rf"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(name)}\b"
+        assigned = rf"^[ \t]*{re.escape(name)}[ \t]*(?::[^=\n]+)?=(?!=)"
+        bound = re.search(f"{defined}|{assigned}", self.source, re.MULTILINE)
+        return bound is not None or any(_imports(line, name) for line in self.source.splitlines())
+
+
+def _imports(line: str, name: str) -> bool:
+    """Whether a line imports this name. Takes time in proportion to its length, whatever stands in it."""
+    if "import" not in line or name not in line:
+        return False
+    statement = line.partition("#")[0]
+    found = re.search(r"\bimport\b", statement)
+    return found is not None and re.search(rf"\b{re.escape(name)}\b", statement[found.end() :]) is not None
 
 
 def clean(tree: Mapping[str, Any], release: NotebookNode) -> NotebookNode:

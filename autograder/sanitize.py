@@ -16,14 +16,15 @@ import nh3
 
 PICTURES = ("image/png", "image/jpeg", "image/gif")
 MAX_ATTACHMENTS = 8_000_000  # characters of base64 in one cell
+MAX_TAGS = 5_000  # in one output: the time that nested or unclosed tags take grows with their square
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-_INSIDE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/\s]*={0,2}\s*")
+_INSIDE = re.compile(r"data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/\s]*(?:={1,2}\s*)?")
 _IMAGE_INSIDE = re.compile(
     r"(!\[[^\[\]]*\]\((?:attachment:([\w.-]+)|data:image/(?:png|jpeg|gif);base64,[A-Za-z0-9+/]*={0,2})\))",
     re.ASCII,
 )
 _RUNNING_ADDRESS = re.compile(
-    r"((?:j\s*a\s*v\s*a|v\s*b)\s*s\s*c\s*r\s*i\s*p\s*t|\bdata(?=\s*\\*:(?!image/(?:png|jpeg|gif);base64,)[^\s,]*,))\s*\\*:",
+    r"((?:j\s*a\s*v\s*a|v\s*b)\s*s\s*c\s*r\s*i\s*p\s*t|\bdata(?=\s*\\*:(?!image/(?:png|jpeg|gif);base64,)(?:[^\s,]{0,99},|[^\s,]{100})))\s*\\*:",
     re.IGNORECASE,
 )
 _FORMULA_COMMAND = re.compile(
@@ -84,8 +85,11 @@ def safe_markdown(source: str, attached: Collection[str] = ()) -> str:
 
 def _safe_entity(entity: str) -> str:
     """A sign of ASCII that is written as an entity could spell an address or a tag: a blank makes it text."""
-    meant = unescape(entity)
-    return f"& {entity[1:]}" if meant != entity and meant[0].isascii() else entity
+    try:
+        meant = unescape(entity)
+    except ValueError:  # a number of thousands of digits
+        meant = "?"
+    return f"& {entity[1:]}" if meant != entity and meant[:1].isascii() else entity
 
 
 def raw_as_markdown(source: str) -> str:
@@ -117,7 +121,7 @@ def _safe_output(output: Mapping[str, Any]) -> dict[str, Any]:
     data, given = {}, output["data"]
     if isinstance(given.get("text/plain"), str):
         data["text/plain"] = given["text/plain"]
-    if isinstance(given.get("text/html"), str):
+    if isinstance(given.get("text/html"), str) and given["text/html"].count("<") <= MAX_TAGS:
         data["text/html"] = safe_html(given["text/html"])
     for mime in PICTURES:
         picture = _picture(given.get(mime))

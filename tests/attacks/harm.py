@@ -165,7 +165,7 @@ OUTSIDE = [
         ],
         "a shell that writes outside": [
             "subprocess.check_call('echo x >> $gradebook', shell=True, stderr=subprocess.DEVNULL)",
-            "subprocess.check_call(['rm', '-rf', '$outside'], stderr=subprocess.DEVNULL)",
+            "subprocess.check_call(['rm', '-r', '$outside'], stderr=subprocess.DEVNULL)",
         ],
         "file systems mounted": [
             "called(165, 0, 0, 0, 0, 0)",
@@ -376,9 +376,9 @@ SCREEN = [
     for name, cell in SHOWN.items()
 ]
 SCREEN += [
-    Attack("script in text cells", BROWSER, edit=_text_cells),
-    Attack("script in widget state", BROWSER, edit=_widget_state),
-    Attack("script in attachments", BROWSER, edit=_attachments),
+    Attack("script in text cells", BROWSER, edit=_text_cells, hides=ACTIVE),
+    Attack("script in widget state", BROWSER, edit=_widget_state, hides=ACTIVE),
+    Attack("script in attachments", BROWSER, edit=_attachments, hides=ACTIVE),
     Attack(
         "script in error texts",
         BROWSER,

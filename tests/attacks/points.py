@@ -618,7 +618,7 @@ PROTOCOL = [
         + "def act():\n"
         + "".join(f"    {line}\n" for line in action.splitlines())
         + "    return 100.0",
-        returns("act()"),
+        answers={OTHERS[0]: f"def {OTHERS[0]}(*args, **kwargs):\n    return act()"},
     )
     for name, action in MESSAGES.items()
 ]

@@ -1,6 +1,7 @@
 """Every attack at every level of isolation: the honest worth and no point more, and nothing else is touched."""
 
 import json
+import re
 import time
 from functools import cache
 
@@ -14,14 +15,14 @@ from autograder.children import warm
 from autograder.clean import clean, is_check
 from autograder.lessons import ROOT
 from tests.attacks import harm, points
-from tests.attacks.attack import ANSWERS, HONEST, LESSON, NAMES, code, honest
+from tests.attacks.attack import ANSWERS, HONEST, LESSON, NAMES, honest, notebook
 from tests.attacks.world import descendants, repository_files, world
 
 ATTACKS = {attack.name: attack for attack in (*points.ATTACKS, *harm.ATTACKS)}
 SEED = 5
 SECONDS = 90  # of real time for the slowest, on a busy machine
 WORTH = {name: LESSON.points[name] if name in HONEST else 0.0 for name in NAMES}
-SMALL = {"cells": [code("import numpy as np"), code(ANSWERS[HONEST[0]])]}
+SMALL = notebook({HONEST[0]: ANSWERS[HONEST[0]]})
 WORTH_OF_SMALL = {name: LESSON.points[name] if name == HONEST[0] else 0.0 for name in NAMES}
 KINDS = {attack.kind for attack in ATTACKS.values()}
 
@@ -82,9 +83,23 @@ def test_an_attack_earns_nothing_and_harms_nobody(name, level, around, monkeypat
         assert around.bystander.poll() is None
         assert psutil.Process(around.bystander.pid).nice() == 0
         for words in attack.hides:
-            assert words not in shown(made)
+            assert words not in (active(made) if attack.kind == harm.BROWSER else shown(made))
     assert descendants() <= running | warm_now()
     assert worth(graded(SMALL, level)) == WORTH_OF_SMALL  # the run goes on, and the next one gets what is due
+
+
+def active(made):
+    """What a browser would take for more than text: HTML and other rich outputs, text cells, metadata."""
+    parts = [
+        str(made.notebook.metadata),
+        *(c.source for c in made.notebook.cells if c.cell_type == "markdown"),
+    ]
+    for cell in made.notebook.cells:
+        parts += [str(cell.metadata), str(cell.get("attachments", ""))]
+        for output in cell.get("outputs", ()):
+            parts += [text for mime, text in output.get("data", {}).items() if mime != "text/plain"]
+            parts.append(str(output.get("metadata", "")))
+    return "\n".join(parts)
 
 
 @cache
