@@ -1933,6 +1933,18 @@ def by_logarithms(N: int, r: float) -> np.ndarray:
     return np.exp(lg[N] - lg - lg[::-1] + k * (log(r) if r > 0 else -np.inf) - N * log1p(r))
 
 
+@PATH_LENGTH_SHARE.mistake(
+    "starts-from-zero",
+    "Your first share, 1 over (1 + r)^N, is too small for a float and becomes 0, and every later share is a multiple of it.",
+)
+def _(N, r):
+    shares = np.zeros(N + 1)
+    shares[0] = (1.0 + r) ** -float(N)
+    for k in range(N):
+        shares[k + 1] = shares[k] * r * (N - k) / (k + 1)
+    return shares
+
+
 PATH_LENGTH_SHARE.mistake(
     "gain-0-fails",
     "You take the logarithm of r. For r = 0 there is none: one path is left, and its share is 1.",
