@@ -45,11 +45,12 @@ test-peers: setup
 	  $(PEERS) -m pip install --disable-pip-version-check --constraint requirements.txt numpy pytest; }
 	$(PEERS) -m pytest tests/peers
 
-# a learner's JupyterLab and an instructor's pages in a headless Chromium: the system's, never a downloaded one
+# hostile and broken submissions, at every level of isolation that the machine has
 .PHONY: test-attacks
 test-attacks: setup build
 	$(RUN) -m pytest -n 2 --dist loadgroup tests/attacks
 
+# a learner's JupyterLab and an instructor's pages in a headless Chromium: the system's, never a downloaded one
 .PHONY: test-browser
 test-browser: setup
 	@[ -x /usr/bin/chromium ] || [ "$$(id -u)" != 0 ] || { apt-get update -qq && apt-get install --yes --no-install-recommends chromium; }
