@@ -325,8 +325,6 @@ figures.describe(fig, "Measured elsewhere, 12 tokens: the attention output is 0.
 # %% [markdown]
 # The change is 0.16 to 0.67 times as long as the token: so far, an edit. But after the norm the tokens have turned by 36 to 52 degrees, and that is more than an edit. Look at token 10: a relative change of 0.16 can turn a token by 9 degrees at most, and this one has turned by 42. The rest is the work of the
 # norm after the add: it takes the mean away and stretches every feature by a learned factor of its own. In post-norm, add and norm act on the stream together. Keep that in mind when somebody says "layers only edit".
-#
-# In lesson 6 you will put your own `edit_report` on a trained model.
 
 # %% [markdown]
 # ### Start as the identity

@@ -710,7 +710,7 @@ figures.describe(fig, "The relative error of the stream stays between 0.78 and 0
 #
 # - **eps is not a law.** Here it is `1e-5`. tensor2tensor, the code that came with the Transformer paper, uses `1e-6`, BERT `1e-12`. State it when you
 #   compare numbers.
-# - **Post-norm:** the Transformer of 2017, BERT, and the sentence encoder that you will run in lesson 6. **Pre-norm:** GPT-2 and most large language models since. Even
+# - **Post-norm:** the Transformer of 2017, BERT, and sentence encoders such as all-MiniLM. **Pre-norm:** GPT-2 and most large language models since. Even
 #   tensor2tensor's standard Transformer became pre-norm in its second version, so "the paper's code" is not always post-norm.
 # - **RMSNorm:** many recent models drop the mean and beta and keep only the division by the root mean square, as in section 4.
 # - **gamma does learn something.** In a released English-German model the gammas of one layer run from 0.113 to 1.997, with a mean of 1.167.

@@ -785,7 +785,6 @@ figures.describe(
 # - **Editing.** Later work than Geva's finds single units tied to facts (*knowledge neurons*), and edits facts by
 #   changing one FFN matrix (*ROME*). Both report side effects as well.
 # - **Mixtures of experts** have several FFNs per layer and send each token to one or two of them.
-# - **Your pay-off** comes in lesson 6: there you ask which tokens a hidden unit of a released model fires on.
 #
 # ## Further reading
 #

@@ -292,7 +292,7 @@ figures.describe(
 # Why the root? In the paper the table E has a second job: the same numbers turn the decoder's output into
 # scores for words. For that job its rows have to be short. A typical row of one released model has the length 1.083, beside 16 for a
 # place: the word would be a whisper. The root of 512 is 22.627, and the scaled word has length 24.5. Now word and
-# place are about equally loud. Other models leave the root out, for example where a norm follows right after the sum; lesson 6 meets one.
+# place are about equally loud. Other models leave the root out, for example where a norm follows right after the sum.
 #
 # **By hand,** for `d_model = 4` the root is 2. The word's row (0.1, 0.2, -0.1, 0.05) becomes (0.2, 0.4, -0.2, 0.1). The same word
 # at place 0 and at place 1:

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lesson 5. Assembling the block
+# # 5 Assembling the block
 #
 # You have the norm, the residual and the feed-forward network. Two parts are still missing: softmax and attention. In
 # this lesson you write them and put the encoder block together. There are two ways to do it, post-norm and pre-norm, which
@@ -16,7 +16,7 @@
 # **It builds on** your `layer_norm` (2.1) and your `ffn` (3.1), on the residual of lesson 1, and on the half
 # page about attention in lesson 0.
 #
-# **Time:** about 90 minutes for the core exercises with the reading. The stretch exercises take another hour; lesson 6 does not need them.
+# **Time:** about 90 minutes for the core exercises with the reading. The stretch exercises take another hour; no core exercise needs them.
 
 # %% overview
 
@@ -229,7 +229,7 @@ figures.describe(fig, "The shares of the worked example: token 1 reads itself wi
 
 # %% [markdown]
 # Two things follow from the formula. Nothing in it says where a token stands: shuffle the tokens and the output rows are shuffled along
-# (lesson 4). And nothing hides a token: an encoder's token reads all tokens, later ones too. Real encoders hide only the padding; lesson 6 adds that mask.
+# (lesson 4). And nothing hides a token: an encoder's token reads all tokens, later ones too. Real encoders hide only the padding.
 
 # %% exercise="multi_head_attention"
 
@@ -541,7 +541,7 @@ figures.describe(fig, "Four maps of 8 by 8: in block A all cells above the diago
 
 # %% [markdown]
 # A is the decoder's (causal) mask: nothing moves an earlier row. B has no mask. C hides tokens 6 and 7: nobody reads them, yet they move their own rows, because the residual lets a token see itself whatever the mask
-# says. D is the window. The test needs no formula and no access to the weights: lesson 6 uses it on a trained model.
+# says. D is the window. The test needs no formula and no access to the weights: it works on a trained model as well.
 
 # %% [markdown]
 # ## Name the bug
@@ -622,7 +622,7 @@ figures.describe(fig, "Largest difference from the right block against the size 
 # %% [markdown]
 # ## Where you meet this in real models
 #
-# - The original Transformer, BERT (12 or 24 blocks, eps `1e-12`) and all-MiniLM, which lesson 6 loads, are **post-norm**.
+# - The original Transformer, BERT (12 or 24 blocks, eps `1e-12`) and all-MiniLM are **post-norm**.
 # - GPT-2 and most large language models since are **pre-norm** with one last norm; many of them use RMSNorm, which leaves out the mean.
 # - "The paper's code" is not always the paper's order: tensor2tensor's `transformer_base` became pre-norm in its version 2. Look for the norm's place before you load weights.
 # - GPT-J computes attention and FFN side by side from one normed input. Others scale the residual, as DeepNorm does: LayerNorm(alpha x + f(x)).

@@ -1137,7 +1137,7 @@ TOP = Exercise(
     difficulty=3,
     minutes=12,
     core=True,
-    why="This is the first thing one does with a released model: see which memories speak for a token. Lesson 6 does.",
+    why="This is the first thing one does with a released model: see which memories speak for a token.",
     budget="Six lines are enough.",
     hints=(
         "What does one memory add to the output, and how long is that vector?",
