@@ -90,10 +90,11 @@ def test_an_attack_earns_nothing_and_harms_nobody(name, level, around, monkeypat
 
 def active(made):
     """What a browser would take for more than text: HTML and other rich outputs, text cells, metadata."""
+    texts = (cell.source for cell in made.notebook.cells if cell.cell_type == "markdown")
     parts = [
         str(made.notebook.metadata),
-        *(c.source for c in made.notebook.cells if c.cell_type == "markdown"),
-    ]
+        *(re.sub(r"(?m)^ {4}.*", "", text) for text in texts),
+    ]  # no code blocks
     for cell in made.notebook.cells:
         parts += [str(cell.metadata), str(cell.get("attachments", ""))]
         for output in cell.get("outputs", ()):
