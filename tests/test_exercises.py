@@ -148,4 +148,8 @@ def test_the_docstring_example_runs(exercise):
 def test_cases_do_not_depend_on_the_order_of_drawing(exercise):
     first, second = Drawn(exercise, 7), Drawn(exercise, 7)
     for a, b in zip(first.sheet.items, second.sheet.items, strict=True):
-        assert a.expected == b.expected if isinstance(a.expected, Raises) else not difference(b.expected, a.expected)
+        assert (
+            a.expected == b.expected
+            if isinstance(a.expected, Raises)
+            else not difference(b.expected, a.expected)
+        )
