@@ -2,4 +2,6 @@
 
 import os
 
-SEEDS = int(os.environ.get("COURSE_SEEDS", "200"))  # for the reference; wrong versions and variants use a fortieth
+SEEDS = int(
+    os.environ.get("COURSE_SEEDS", "200")
+)  # for the reference; wrong versions and variants use a fortieth
