@@ -310,6 +310,7 @@ OUTSIDE += [
 # ---------------------------------------------------------------- the instructor's screen
 
 ACTIVE = ("<script", "onerror=", "onclick=", "onload=", "javascript:", "<iframe", "<svg", "<object", "<form")
+TAGS = ("<script", "<img", "<svg", "<iframe", "<details", "javascript:")
 
 
 def _text_cells(tree):
@@ -376,7 +377,7 @@ SCREEN = [
     for name, cell in SHOWN.items()
 ]
 SCREEN += [
-    Attack("script in text cells", BROWSER, edit=_text_cells, hides=ACTIVE),
+    Attack("script in text cells", BROWSER, edit=_text_cells, hides=TAGS),
     Attack("script in widget state", BROWSER, edit=_widget_state, hides=ACTIVE),
     Attack("script in attachments", BROWSER, edit=_attachments, hides=ACTIVE),
     Attack(
