@@ -188,7 +188,9 @@ def _lab(options: argparse.Namespace) -> int:
             unfinished = target.with_name(f".{target.name}.copying")
             shutil.copyfile(path, unfinished)
             unfinished.rename(target)
-    return subprocess.call([sys.executable, "-m", "jupyterlab", str(work)])
+    # inside a container the only user is often root, whom JupyterLab refuses unless told
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return subprocess.call([sys.executable, "-m", "jupyterlab", *as_root, str(work)])
 
 
 if __name__ == "__main__":
