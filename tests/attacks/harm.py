@@ -161,7 +161,7 @@ OUTSIDE = [
             "os.listdir('$outside')",
             "os.listdir('$home')",
             "os.scandir('$repository/autograder')",
-            "os.chdir('$outside')",
+            "os.chdir('$outside') or os.listdir('.')",
         ],
         "a shell that writes outside": [
             "subprocess.check_call('echo x >> $gradebook', shell=True, stderr=subprocess.DEVNULL)",

@@ -207,7 +207,11 @@ PATCHES = {
 }
 IN_PROCESS = [
     Attack(
-        name, "patches inside the process", cell, RETURNS_RIGHT if "class Right" in cell else returns("100.0")
+        name,
+        "patches inside the process",
+        cell,
+        RETURNS_RIGHT if "class Right" in cell else returns("100.0"),
+        short=True,
     )
     for name, cell in PATCHES.items()
 ] + [
@@ -520,7 +524,11 @@ THEFT = [
     Attack(
         "check asked for the right numbers",
         "theft inside the process",
-        every="def NAME(*args, **kwargs):\n    from course import check\n    return check('NAME')",
+        answers={
+            OTHERS[
+                0
+            ]: f"def {OTHERS[0]}(*args, **kwargs):\n    from course import check\n    return check({OTHERS[0]!r})"
+        },
     ),
     Attack(
         "inputs kept for the next grading",
@@ -609,7 +617,8 @@ MESSAGES = {
     "the socket closed": "for n in wires:\n    os.close(n)",
 }
 PROTOCOL = [
-    Attack(f"{name}, from a cell", "forged messages", SOCKET + action) for name, action in MESSAGES.items()
+    Attack(f"{name}, from a cell", "forged messages", SOCKET + action, short=True)
+    for name, action in MESSAGES.items()
 ] + [
     Attack(
         f"{name}, from an answer",
