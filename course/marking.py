@@ -155,7 +155,7 @@ def mark(
     steady = [d for item, d in zip(sheet.items, differences) if item.property not in chaotic]
     single = finding is not None and any(steady) and all(d is None or d.single for d in steady)
     mistake = None
-    if finding and not (single and _stored_single(given, finding)):
+    if finding and _answered(given) and not (single and _stored_single(given, finding)):
         mistake = named_mistake(sheet, given, differences, wrong)
     cause = sheet.mistakes[mistake] if mistake else ""
     if finding and not mistake and single:
@@ -170,6 +170,11 @@ def mark(
     return Verdict(
         sheet.name, outcome, points, sheet.max_points, results, mistake, cause, finding, _notes(answers)
     )
+
+
+def _answered(given: Sequence[Any]) -> bool:
+    """Whether there is any answer that a mistake could explain."""
+    return any(not isinstance(view, Failure) or view.kind not in ("missing", "no answer") for view in given)
 
 
 def _tolerance(sheet: Sheet, item: Item) -> Tolerance:
