@@ -155,7 +155,7 @@ def mark(
     steady = [d for item, d in zip(sheet.items, differences) if item.property not in chaotic]
     single = finding is not None and any(steady) and all(d is None or d.single for d in steady)
     mistake = None
-    if finding and _answered(given) and not (single and _stored_single(given, finding)):
+    if finding and _answered(given) and not (single and _stored_single(finding)):
         mistake = named_mistake(sheet, given, differences, wrong)
     cause = sheet.mistakes[mistake] if mistake else ""
     if finding and not mistake and single:
@@ -230,7 +230,7 @@ def _finding(sheet: Sheet, differences: Sequence[Difference | None]) -> Finding 
     return Finding(item.property, item.question, first, sheet.parameters)
 
 
-def _stored_single(given: Sequence[Any], finding: Finding) -> bool:
+def _stored_single(finding: Finding) -> bool:
     dtype = getattr(finding.difference.given, "dtype", None)
     return dtype is not None and dtype.itemsize < 8
 
