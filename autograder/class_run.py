@@ -20,6 +20,7 @@ from nbgrader.converters import Autograde
 from nbgrader.utils import capture_log, temp_attrs
 
 from autograder import class_table, results
+from autograder.direct import grade_directly
 from autograder.lessons import Lesson, find
 from autograder.nbgrader_steps import is_up_to_date, register, state_in
 from autograder.processes import in_processes
@@ -104,7 +105,20 @@ def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
 
 
 def grade_student(root: Path, lesson: str, student: str) -> Entry:
-    """Grade one student's submission through nbgrader, and say what became of it."""
+    """Grade one student's submission, the short way or through nbgrader, and say what became of it."""
+    try:
+        done = grade_directly(api_of(root), find(lesson), student)
+    except Exception:  # nbgrader takes it up from the start, and its log names what is wrong
+        done = False
+    return (
+        state_in(graded_folder(root, lesson, student), lesson)["result"]
+        if done
+        else grade_through_nbgrader(root, lesson, student)
+    )
+
+
+def grade_through_nbgrader(root: Path, lesson: str, student: str) -> Entry:
+    """Grade one student's submission by nbgrader's own autograde."""
     api = api_of(root)
     with temp_attrs(api.coursedir, assignment_id=lesson, student_id=glob.escape(student)):
         said = capture_log(OneSubmission(coursedir=api.coursedir, parent=api, force=True))

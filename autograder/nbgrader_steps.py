@@ -74,22 +74,26 @@ class Grade(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
         """The graded notebook; its metadata say what became of it."""
         about = resources["nbgrader"]
-        student, lesson = about["student"], lessons.find(about["assignment"])
-        coursedir = self.parent.parent.coursedir
-        folder = coursedir.format_path(coursedir.submitted_directory, student, lesson.name)
-        path = os.path.relpath(os.path.join(folder, f"{lesson.name}.ipynb"), coursedir.root)
-        state = nb.metadata[STATE]
-        if "refused" in state:
-            entry = results.ungraded(
-                "refused", path, student, lesson.name, state["refused"], lesson.exercises
-            )
-        else:
-            seed = seed_for(class_secret(Path(coursedir.root)), lesson.name, student, state["digest"])
-            graded = grade(nb, lesson.explorations, seed, Path(resources["metadata"]["path"]))
-            nb = graded.notebook
-            entry = results.graded(path, student, lesson.name, graded)
-        nb.metadata[STATE] = from_dict({**state, "result": entry})
-        return nb, resources
+        lesson, coursedir = lessons.find(about["assignment"]), self.parent.parent.coursedir
+        return graded(nb, coursedir, lesson, about["student"], Path(resources["metadata"]["path"])), resources
+
+
+def graded(
+    notebook: NotebookNode, coursedir: CourseDirectory, lesson: Lesson, student: str, folder: Path
+) -> NotebookNode:
+    """A clean notebook with its verdicts; its metadata say what became of it. folder : what lies beside it."""
+    submitted = coursedir.format_path(coursedir.submitted_directory, student, lesson.name)
+    path = os.path.relpath(os.path.join(submitted, f"{lesson.name}.ipynb"), coursedir.root)
+    state = notebook.metadata[STATE]
+    if "refused" in state:
+        entry = results.ungraded("refused", path, student, lesson.name, state["refused"], lesson.exercises)
+    else:
+        seed = seed_for(class_secret(Path(coursedir.root)), lesson.name, student, state["digest"])
+        result = grade(notebook, lesson.explorations, seed, folder)
+        notebook = result.notebook
+        entry = results.graded(path, student, lesson.name, result)
+    notebook.metadata[STATE] = from_dict({**state, "result": entry})
+    return notebook
 
 
 # ---------------------------------------------------------------- the first pass
