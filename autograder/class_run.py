@@ -74,7 +74,7 @@ def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> 
     if jobs <= 1:
         yield from (grade_student(*task) for task in waiting)
     else:
-        yield from in_processes(grade_student, waiting, jobs, __name__, lambda task, why: _fault(*task, why))
+        yield from in_processes(grade_student, waiting, jobs, lambda task, why: _fault(*task, why))
 
 
 def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
@@ -96,7 +96,7 @@ def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
         task = progress.add_task(lesson.name, total=len(names), states="")
         for entry in grade_class(root, lesson, jobs, names):
             entries.append(entry)
-            progress.update(task, advance=1, states=class_table.counts(entries))
+            progress.update(task, advance=1, states=class_table.counts(entries), refresh=True)
             if entry["status"] != "graded":
                 console.print(class_table.problem(entry), markup=False, highlight=False, soft_wrap=True)
     console.print(class_table.table(entries, lesson))

@@ -33,7 +33,7 @@ def progress(console: Console) -> Progress:
         TextColumn("{task.fields[states]}"),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, auto_refresh=False)  # no thread beside the workers' forks
 
 
 def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson) -> Table:

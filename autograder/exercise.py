@@ -11,6 +11,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ class Exercise:
     def points(self) -> int:
         return POINTS[self.level]
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.reference_function).parameters)
 

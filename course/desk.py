@@ -53,7 +53,8 @@ def _converse(request: dict, kind: str, namespace: dict[str, Any]) -> Any:
             ((got, body),) = connection.receive().items()
             if got == kind:
                 return body
-            service.send(service.ask(body))
+            for answer in service.ask(body):
+                service.send(answer)
     except (Closed, Malformed, TooLate, OSError):
         _judge.cache_clear()  # the next check starts another one
         return None
