@@ -114,7 +114,10 @@ def show_regraded(console: Console, root: Path, lesson: Lesson, names: Sequence[
     """Say whose points changed because they were graded again; what has no new result yet waits for the next run."""
     path = _kept_in(root, lesson)
     before = regrading.kept(path)
-    now = {s: state_in(graded_folder(root, lesson.name, s), lesson.name) for s in names if s in before}
+    states = {s: state_in(graded_folder(root, lesson.name, s), lesson.name) for s in names if s in before}
+    now = {
+        s: state if state and state["engine"] == engine(lesson.name) else None for s, state in states.items()
+    }
     pairs = regrading.pairs(before, now)
     if pairs:
         for part in class_table.regraded(pairs, lesson):

@@ -275,11 +275,8 @@ def test_runs_that_are_killed_and_checks_that_change_meanwhile_lose_nothing(grad
     assert row(said, "one_pass")[3] == "-0.2" and not row(said, "right")
 
 
-@pytest.mark.slow
-def test_a_submission_that_ends_as_a_fault_is_compared_when_it_is_graded(graded, monkeypatch):
-    with monkeypatch.context() as weaker:
-        without_far_rows(weaker)
-        graded("first")
+def failing_inside(context):
+    """The grader breaks at the submission in one pass: no graded notebook is left of it."""
     honest = nbgrader_steps.grade
 
     def broken(notebook, *arguments):
@@ -287,8 +284,29 @@ def test_a_submission_that_ends_as_a_fault_is_compared_when_it_is_graded(graded,
             raise ZeroDivisionError("in the grader")
         return honest(notebook, *arguments)
 
+    context.setattr(nbgrader_steps, "grade", broken)
+
+
+def failing_before(context):
+    """The grading of the submission in one pass ends before it began: the old graded notebook is left."""
+    honest = class_run.grade_student
+
+    def ended(root, lesson, student):
+        if student == "one_pass":
+            return class_run._fault(root, lesson, student, "ended")
+        return honest(root, lesson, student)
+
+    context.setattr(class_run, "grade_student", ended)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fail", [failing_inside, failing_before])
+def test_a_submission_that_ends_as_a_fault_is_compared_when_it_is_graded(graded, monkeypatch, fail):
+    with monkeypatch.context() as weaker:
+        without_far_rows(weaker)
+        graded("first")
     with monkeypatch.context() as failing:
-        failing.setattr(nbgrader_steps, "grade", broken)
+        fail(failing)
         assert f"{AGAIN} 2; no points changed" in graded("second", status=1)
     said = graded("third")
     assert f"{AGAIN} 3; 0 gain, 1 lose" in said and row(said, "one_pass")[3] == "-0.2"
