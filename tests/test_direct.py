@@ -185,7 +185,7 @@ def test_interrupted_anywhere_it_is_not_graded_and_then_graded_once(short, monke
         broken.setattr(f"autograder.direct.{place}", killed)
         with pytest.raises(Killed):
             direct.grade_directly(api, LESSON, "late")
-        assert class_run.still_valid(short, LESSON, "late") is None
+        assert class_run.standing(short, LESSON, "late") is None
     (entry,) = class_run.grade_class(short, LESSON, 1, ["late"])
     assert entry["points"] == LESSON.max_points
     with Gradebook(f"sqlite:///{short}/gradebook.db", "transformer_block") as gradebook:
