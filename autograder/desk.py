@@ -95,6 +95,7 @@ def _code(function: Callable, name: str) -> str:
 
 def main() -> None:
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection = Connection(sock)
     connection.send({"key": os.environ["COURSE_DESK"]})
     try:

@@ -13,6 +13,7 @@ ROUNDS = 5
 
 
 def main() -> None:
+    import matplotlib.pyplot  # noqa: F401
     import numpy  # noqa: F401
 
     started = perf_counter()
