@@ -91,7 +91,9 @@ def _greeted(server: socket.socket, key: str) -> Connection | None:
         try:
             sock, _ = server.accept()
             sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # many small messages follow each other
+            sock.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+            )  # many small messages follow each other
             connection = Connection(sock)
             if connection.receive(time.monotonic() + 2.0) == {"key": key}:
                 return connection

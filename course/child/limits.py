@@ -21,7 +21,7 @@ PROCESSOR = 1800  # seconds for the whole notebook
 
 # A busy machine must not cost a student time, so the limit is on processor time;
 # code that only sleeps ends after this much real time.
-WALL_FACTOR = 4
+WALL_FACTOR = 2
 WALL_MORE = 2.0
 
 
