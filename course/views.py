@@ -337,7 +337,7 @@ def dropout_pattern(answers: Sequence[Answer], question: Question) -> dict[str, 
         "the factor on the rest of the branch": factor,
         "entries that are neither dropped nor scaled so": _share(odd, p),
         "entries where x is gone too": _share(np.abs(y) < 1e-6, p),
-        "which entries go": _pattern(gone, p),
+        "which entries go": _pattern(gone),
     }
 
 
@@ -353,7 +353,7 @@ def _near(share: np.ndarray, p: float, n: int) -> np.ndarray:
     return np.abs(share - p) <= 6 * np.sqrt(p * (1 - p) / n)
 
 
-def _pattern(gone: np.ndarray, p: float) -> str:
+def _pattern(gone: np.ndarray) -> str:
     batch, seq, d_model = gone.shape
     if gone.all() or not gone.any():
         return "all or none"

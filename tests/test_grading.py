@@ -15,7 +15,7 @@ from autograder.lessons import find
 
 LESSON = find("02_layer_norm")
 RIGHT = {e.name: lesson_solution(LESSON, e.name) for e in LESSON.exercises}
-FIRST, SECOND, *REST = RIGHT
+FIRST, SECOND, *_ = RIGHT
 MOST = LESSON.points
 AFTER_IMPORTS = 2
 
