@@ -25,7 +25,7 @@ OUTCOMES = {
 }
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
-INPUT_LINES = 8  # of inputs in all
+INPUT_LINES = 8  # of calls and inputs in all
 WORDS = 80  # of a finding's sentences
 LEFT = 'style="text-align: left"'  # Jupyter puts what stands in a table to the right
 
@@ -224,7 +224,15 @@ def _input_lines(finding: Finding, name: str) -> list[str]:
             f"{label}={label if inputs[label] else _short(value)}" for label, value in call.kwargs.items()
         ]
         calls.append(f"{name}({', '.join(shown)})")
-    return [*calls, *(line for lines in inputs.values() for line in lines)]
+    return _first_lines([*calls, *(line for lines in inputs.values() for line in lines)])
+
+
+def _first_lines(lines: list[str]) -> list[str]:
+    """The lines; where they are too many, the first ones and a line that says how many are left out."""
+    if len(lines) <= INPUT_LINES:
+        return lines
+    shown = lines[: INPUT_LINES - 1]
+    return [*shown, f"… ({len(lines) - len(shown)} more lines of inputs, not shown)"]
 
 
 def _distinct(calls: Sequence[Call]) -> list[Call]:

@@ -10,6 +10,9 @@ from autograder.exercises import all_exercises
 from autograder.judge import in_this_process, judge_function, judge_sheet
 from autograder.sheets import Drawn
 from course import report
+from course.compare import Difference
+from course.marking import Finding
+from course.questions import ask
 
 EXERCISES = list(all_exercises().values())
 each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
@@ -95,6 +98,25 @@ def test_html_and_text_say_the_same(exercise):
     for sentence in report.sentences(verdict):
         assert re.sub(r"\s+", " ", sentence) in text
     assert re.sub(r"<[^>]+>|\s", "", report.sentences(verdict)[-1]) in re.sub(r"\s", "", bare)
+
+
+def test_inputs_take_eight_lines_at_most_and_the_last_says_what_is_missing():
+    def lines_of(*arrays):
+        found = Finding("values", ask(*arrays), Difference("value"), ("x", "y", "z"))
+        return report._input_lines(found, "double")
+
+    fits = lines_of(np.eye(4), np.ones((3, 2)))
+    assert len(fits) == 8 and "not shown" not in fits[-1]
+    cut = lines_of(np.eye(4), np.eye(4), np.eye(4))
+    assert cut[0] == "double(x, y, z)" and len(cut) == 8
+    assert cut[-1] == "… (6 more lines of inputs, not shown)"
+
+
+@each
+def test_no_report_shows_more_than_eight_lines_of_inputs(exercise):
+    for item in Drawn(exercise, 4).sheet.items:
+        found = Finding(item.property, item.question, Difference("value"), exercise.parameters)
+        assert len(report._input_lines(found, exercise.name)) <= 8
 
 
 @each
