@@ -70,6 +70,11 @@ class Sheet:
     def max_points(self) -> float:
         return round(sum(p.points for p in self.properties), 6)
 
+    @property
+    def chaotic(self) -> frozenset[str]:
+        """The names of the properties whose wrong numbers depend on rounding."""
+        return frozenset(p.name for p in self.properties if p.chaotic)
+
 
 @dataclass(frozen=True)
 class PropertyResult:
@@ -151,8 +156,7 @@ def mark(
     points = min(sheet.max_points, round(sum(r.points for r in results), 6))
     finding = _finding(sheet, differences)
     judged = [r for r in results if r.passed is not None]
-    chaotic = {p.name for p in sheet.properties if p.chaotic}
-    steady = [d for item, d in zip(sheet.items, differences) if item.property not in chaotic]
+    steady = [d for item, d in zip(sheet.items, differences) if item.property not in sheet.chaotic]
     single = finding is not None and any(steady) and all(d is None or d.single for d in steady)
     mistake = None
     if finding and _answered(given) and not (single and _stored_single(finding)):
@@ -250,13 +254,12 @@ def named_mistake(
 
 def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers: Sequence[Any]) -> bool:
     telling = 0
-    chaotic = {p.name for p in sheet.properties if p.chaotic}
     for item, mine, mistaken, found in zip(sheet.items, given, answers, differences):
         if item.open:
             continue
         tolerance = _tolerance(sheet, item)
         mistaken_here = difference(mistaken, item.expected, tolerance) is not None
-        if item.property in chaotic:
+        if item.property in sheet.chaotic:
             if mistaken_here != (found is not None):
                 return False
             telling += mistaken_here
