@@ -101,7 +101,7 @@ class Finding:
 class Verdict:
     """The outcome of one exercise.
 
-    outcome : "correct", "partial", "incorrect" or "not attempted".
+    outcome : "correct", "partial", "incorrect", "not attempted", or "open" where nothing could be judged.
     mistake : the stable id of the named mistake that explains the answers, or None.
     cause   : its sentence, or a general one.
     """
@@ -144,7 +144,7 @@ def mark(
         None if item.open else difference(view, item.expected, _tolerance(sheet, item))
         for item, view in zip(sheet.items, given)
     ]
-    if _not_attempted(given):
+    if _not_attempted([view for item, view in zip(sheet.items, given) if not item.open]):
         return Verdict(
             sheet.name,
             "not attempted",
@@ -165,7 +165,9 @@ def mark(
     if finding and not mistake and single:
         mistake, cause = SINGLE_PRECISION
     outcome = (
-        "correct"
+        "open"
+        if not judged
+        else "correct"
         if all(r.passed and not r.note for r in judged)
         else "partial"
         if points > 0

@@ -22,6 +22,7 @@ OUTCOMES = {
     "partial": ("◐", "partly right"),
     "incorrect": ("✗", "not right yet"),
     "not attempted": ("–", "not attempted"),
+    "open": ("–", "graded on submission"),
 }
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
@@ -89,6 +90,10 @@ def sentences(verdict: Verdict) -> list[str]:
     if verdict.outcome == "not attempted":
         return [
             f"{verdict.name} is still the stub. Replace the line that raises NotImplementedError with your own."
+        ]
+    if verdict.outcome == "open":
+        return [
+            "This one can only be judged on submission, or here once the earlier functions that it needs are right."
         ]
     if verdict.finding is None:
         still_open = any(result.passed is None for result in verdict.properties)
