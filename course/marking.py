@@ -18,6 +18,7 @@ SINGLE_PRECISION = (
     "single-precision",
     "The numbers are right to about seven digits: something is computed in float32 or rounded. Stay in float64.",
 )
+SINGLE_PROPERTY = "computed in float32"
 OPEN_PROPERTY = "graded on submission"
 
 
@@ -208,9 +209,7 @@ def _property_results(sheet: Sheet, differences: Sequence[Difference | None]) ->
             results.append(PropertyResult(p.name, False, 0.0, p.points, "counts once the values are right"))
         elif now == "single":
             results.append(
-                PropertyResult(
-                    p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, "computed in float32"
-                )
+                PropertyResult(p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, SINGLE_PROPERTY)
             )
         else:
             results.append(PropertyResult(p.name, True, p.points, p.points))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from course.compare import Difference
-from course.marking import Finding, Verdict
+from course.marking import SINGLE_PRECISION, SINGLE_PROPERTY, Finding, Verdict
 from course.questions import Call, Failure, Given, Own, Raises, Rng
 
 OUTCOMES = {
@@ -102,7 +102,16 @@ def sentences(verdict: Verdict) -> list[str]:
         )
     cause = [f"Likely cause: {verdict.cause}"] if verdict.cause else []
     seen = f"Seen while testing “{verdict.finding.property}”: {describe(verdict.finding.difference, verdict.name)}"
-    return [_at_most(seen, WORDS - len(" ".join(cause).split())), *cause]
+    last = [*cause, *_single_precision(verdict)]
+    return [_at_most(seen, WORDS - len(" ".join(last).split())), *last]
+
+
+def _single_precision(verdict: Verdict) -> list[str]:
+    """Why properties that hold lost points, where the cause of something else is told."""
+    lost = any(result.note == SINGLE_PROPERTY for result in verdict.properties)
+    if not lost or verdict.mistake == SINGLE_PRECISION[0]:
+        return []
+    return ["What is computed in float32 (right to about seven digits) loses points too. Stay in float64."]
 
 
 def _at_most(sentence: str, words: int) -> str:

@@ -119,6 +119,18 @@ def test_no_report_shows_more_than_eight_lines_of_inputs(exercise):
         assert len(report._input_lines(found, exercise.name)) <= 8
 
 
+def test_points_lost_to_float32_are_told_beside_another_cause():
+    exercise = all_exercises()["layer_norm"]
+
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        return exercise.reference_function(x, gamma, beta).astype(np.float32)
+
+    verdict = judge_function(exercise, 4, layer_norm)
+    assert any(r.passed and r.points < r.max_points for r in verdict.properties)
+    assert verdict.mistake != "single-precision"
+    assert "computed in float32" in report.message(verdict)
+
+
 @each
 def test_a_right_answer_is_one_line_and_the_points(exercise):
     verdict = judge_function(exercise, 4, exercise.reference_function)
