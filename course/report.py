@@ -6,6 +6,7 @@ code printed or raised is text here, never markup.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -101,7 +102,10 @@ def sentences(verdict: Verdict) -> list[str]:
             ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
         )
     cause = [f"Likely cause: {verdict.cause}"] if verdict.cause else []
-    seen = f"Seen while testing “{verdict.finding.property}”: {describe(verdict.finding.difference, verdict.name)}"
+    what = _called_too_often(verdict.finding, verdict.name) or describe(
+        verdict.finding.difference, verdict.name
+    )
+    seen = f"Seen while testing “{verdict.finding.property}”: {what}"
     last = [*cause, *_single_precision(verdict)]
     return [_at_most(seen, WORDS - len(" ".join(last).split())), *last]
 
@@ -165,6 +169,31 @@ def describe_failure(failure: Failure, name: str, expected: Any = None) -> str:
     if failure.kind == "not attempted":
         return "a part of it is still the stub (NotImplementedError)."
     return failure.message + "."
+
+
+_TOO_OFTEN = re.compile(r"a function was called more than (\d+) times")
+
+
+def _called_too_often(finding: Finding, name: str) -> str:
+    """The sentence where the answer used up the calls of the functions among its arguments; nothing otherwise."""
+    failure = finding.difference.given
+    found = _TOO_OFTEN.fullmatch(failure.message) if isinstance(failure, Failure) else None
+    if not found:
+        return ""
+    (call, *_) = finding.question.calls
+    named = dict(zip(finding.parameters, call.args)) | dict(call.kwargs)
+    functions = [label for label, value in named.items() if _holds_function(value)]
+    at = f" The line is `{failure.line}`." if failure.line else ""
+    return (
+        f"{name} called {' and '.join(functions)} more than {found[1]} times for one answer; no more are allowed."
+        f"{at} Call it once for each input that you need, and keep what it returned in a variable."
+    )
+
+
+def _holds_function(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_holds_function, value))
+    return isinstance(value, Given | Own) or callable(value)
 
 
 def _describe_value(found: Difference, where: str) -> str:

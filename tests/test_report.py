@@ -131,6 +131,19 @@ def test_points_lost_to_float32_are_told_beside_another_cause():
     assert "computed in float32" in report.message(verdict)
 
 
+@pytest.mark.parametrize("name, function", [("diagnose", "block"), ("residual", "f")])
+def test_a_function_that_is_called_too_often_is_named(name, function):
+    exercise = all_exercises()[name]
+
+    def asks_for_ever(*args):
+        while True:
+            next(value for value in args if callable(value))(np.zeros((1, 2, 4)))
+
+    verdict = judge_function(exercise, 4, asks_for_ever)
+    assert f"{name} called {function} more than " in report.message(verdict)
+    assert "RuntimeError" not in report.text(verdict)
+
+
 @each
 def test_a_right_answer_is_one_line_and_the_points(exercise):
     verdict = judge_function(exercise, 4, exercise.reference_function)
