@@ -12,6 +12,7 @@ from typing import Any
 
 from course.compare import Difference, Tolerance, difference
 from course.questions import Answer, Failure, Question, Raises, View
+from course.views import CHANGED_INPUTS
 
 SINGLE_PRECISION_SHARE = 0.75  # of a property's points, for work in float32
 SINGLE_PRECISION = (
@@ -20,6 +21,7 @@ SINGLE_PRECISION = (
 )
 SINGLE_PROPERTY = "computed in float32"
 OPEN_PROPERTY = "graded on submission"
+ONLY_CHANGED = f"[{CHANGED_INPUTS!r}]"  # the path of a difference where the answer itself is right
 
 
 @dataclass(frozen=True)
@@ -226,9 +228,12 @@ def _state(sheet: Sheet, differences: Sequence[Difference | None], p: Property) 
 
 
 def _finding(sheet: Sheet, differences: Sequence[Difference | None]) -> Finding | None:
-    """The first real difference, in the order of the sheet: cases come smallest first."""
+    """The first real difference, in the order of the sheet: cases come smallest first.
+
+    A right answer that changed its input goes before all others, which may only follow from it.
+    """
     found = [(item, d) for item, d in zip(sheet.items, differences) if d is not None]
-    found.sort(key=lambda pair: pair[1].single)
+    found.sort(key=lambda pair: (pair[1].path != ONLY_CHANGED, pair[1].single))
     if not found:
         return None
     item, first = found[0]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from course.compare import Difference
-from course.marking import SINGLE_PRECISION, SINGLE_PROPERTY, Finding, Verdict
+from course.marking import ONLY_CHANGED, SINGLE_PRECISION, SINGLE_PROPERTY, Finding, Verdict
 from course.questions import Call, Failure, Given, Own, Raises, Rng
 
 OUTCOMES = {
@@ -150,6 +150,10 @@ def describe(found: Difference, name: str) -> str:
         return f"the keys are {came[:150] or 'none'}; due are {due}."
     if found.kind == "shape":
         return f"{where or 'the result'} has shape {_shape(found.given)}; {_shape(found.expected)} is due."
+    if found.path == ONLY_CHANGED:
+        return (
+            f"the answer is right, but {name} changed what it was given. Signs such as += and x[0] = do that."
+        )
     return _describe_value(found, where)
 
 

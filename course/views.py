@@ -17,13 +17,15 @@ from course import given
 from course.compare import TOLERANCE
 from course.questions import Answer, Question
 
+CHANGED_INPUTS = "number of changed inputs"  # in what a view returns for two calls on the same arrays
+
 
 def with_inputs(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     """The answers to the same call made twice on the same arrays, and how many inputs were changed."""
     first, second = answers
     return {
         "the answer": first.value,
-        "number of changed inputs": len({name for answer in answers for name in answer.changed}),
+        CHANGED_INPUTS: len({name for answer in answers for name in answer.changed}),
         "the second answer, from the same arrays": second.value,
     }
 
@@ -101,7 +103,7 @@ def _one_or_two(looked: list[Any], answers: Sequence[Answer]) -> Any:
     if len(looked) == 1:
         return looked[0]
     changed = {name for answer in answers for name in answer.changed}
-    return {"the answer": looked[0], "number of changed inputs": len(changed), "the second answer": looked[1]}
+    return {"the answer": looked[0], CHANGED_INPUTS: len(changed), "the second answer": looked[1]}
 
 
 def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any]) -> Any:

@@ -131,6 +131,20 @@ def test_points_lost_to_float32_are_told_beside_another_cause():
     assert "computed in float32" in report.message(verdict)
 
 
+def test_a_changed_input_is_told_before_what_follows_from_it():
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        deviation = np.sqrt(x.var(-1, keepdims=True) + eps)
+        x -= x.mean(-1, keepdims=True)  # no whole number may take this
+        x /= deviation
+        return gamma * x + beta
+
+    verdict = judge_function(all_exercises()["layer_norm"], 4, layer_norm)
+    lost = [result.name for result in verdict.properties if not result.passed]
+    assert lost == ["integers work like floats", "leaves its inputs unchanged"]
+    assert verdict.finding.property == "leaves its inputs unchanged"
+    assert "the answer is right, but layer_norm changed what it was given" in report.message(verdict)
+
+
 @pytest.mark.parametrize("name, function", [("diagnose", "block"), ("residual", "f")])
 def test_a_function_that_is_called_too_often_is_named(name, function):
     exercise = all_exercises()[name]
