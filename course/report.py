@@ -255,23 +255,27 @@ def _digits(mine: Any, due: Any):
 
 def _input_lines(finding: Finding, name: str) -> list[str]:
     """The calls of the case that went wrong, with their inputs where they are small."""
-    calls, inputs = [], {}
-    for call in _distinct(finding.question.calls):
-        labels = [
-            *finding.parameters[: len(call.args)],
-            *(f"argument {i + 1}" for i in range(len(call.args))),
-        ]
-        named = dict(zip(labels, call.args)) | dict(call.kwargs)
-        inputs |= {label: _value_lines(label, value) for label, value in named.items()}
-        shown = [
-            label if inputs[label] else _short(value)
-            for label, value in list(named.items())[: len(call.args)]
-        ]
-        shown += [
-            f"{label}={label if inputs[label] else _short(value)}" for label, value in call.kwargs.items()
-        ]
+    calls: list[str] = []
+    inputs: dict[str, list[str]] = {}
+    for number, call in enumerate(_distinct(finding.question.calls), 1):
+        known = len(finding.parameters)
+        labels = [*finding.parameters, *(f"argument {i + 1}" for i in range(known, len(call.args)))]
+        shown = [_shown(label, value, number, inputs) for label, value in zip(labels, call.args)]
+        shown += [f"{label}={_shown(label, value, number, inputs)}" for label, value in call.kwargs.items()]
         calls.append(f"{name}({', '.join(shown)})")
     return _first_lines([*calls, *(line for lines in inputs.values() for line in lines)])
+
+
+def _shown(label: str, value: Any, number: int, inputs: dict[str, list[str]]) -> str:
+    """How a call shows an argument: in short, or by a label under which its lines are put among the inputs."""
+    lines = _value_lines(label, value)
+    if not lines:
+        return _short(value)
+    if inputs.get(label, lines) != lines:  # an earlier call had another array here
+        label = f"{label}_{number}"
+        lines = _value_lines(label, value)
+    inputs[label] = lines
+    return label
 
 
 def _first_lines(lines: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from autograder.sheets import Drawn
 from course import report
 from course.compare import Difference
 from course.marking import Finding
-from course.questions import ask
+from course.questions import Call, Question, ask
 
 EXERCISES = list(all_exercises().values())
 each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
@@ -110,6 +110,19 @@ def test_inputs_take_eight_lines_at_most_and_the_last_says_what_is_missing():
     cut = lines_of(np.eye(4), np.eye(4), np.eye(4))
     assert cut[0] == "double(x, y, z)" and len(cut) == 8
     assert cut[-1] == "… (6 more lines of inputs, not shown)"
+
+
+def test_calls_with_other_inputs_show_each_of_them():
+    one, two, gamma = np.array([1.0]), np.array([2.0]), np.array([3.0])
+    calls = (Call((one, gamma)), Call((two,), {"gamma": gamma}))
+    found = Finding("alone", Question(calls), Difference("value"), ("x", "gamma"))
+    assert report._input_lines(found, "norm") == [
+        "norm(x, gamma)",
+        "norm(x_2, gamma=gamma)",
+        "x = [1.]",
+        "gamma = [3.]",
+        "x_2 = [2.]",
+    ]
 
 
 @each
