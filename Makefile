@@ -45,6 +45,12 @@ test-peers: setup
 	  $(PEERS) -m pip install --disable-pip-version-check --constraint requirements.txt numpy pytest; }
 	$(PEERS) -m pytest tests/peers
 
+# how fast a class is graded, against plain nbgrader: about ten minutes; BENCH="--students 10" makes it shorter
+BENCH := --students 60 --flat 10 60 600
+.PHONY: bench
+bench: setup
+	$(RUN) -m benchmarks $(BENCH)
+
 # hostile and broken submissions, at every level of isolation that the machine has
 .PHONY: test-attacks
 test-attacks: setup build

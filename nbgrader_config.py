@@ -21,6 +21,8 @@ c.Autograde.autograde_preprocessors = [
 
 c.HTMLExporter.preprocessors = ["autograder.pages.EscapeNames"]
 
+c.ExportApp.plugin_class = "autograder.csv_export.CsvWithoutFormulas"
+
 # The first use of a gradebook calls the command `alembic`, which lies beside this Python.
 bin_folder = os.path.dirname(sys.executable)
 if bin_folder not in os.environ.get("PATH", "").split(os.pathsep):

@@ -18,8 +18,9 @@ from nbgrader.apps import NbGraderAPI
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.converters import Autograde
 from nbgrader.utils import capture_log, temp_attrs
+from rich.console import Console
 
-from autograder import class_table, results
+from autograder import class_table, regrading, results
 from autograder.direct import grade_directly
 from autograder.lessons import Lesson, find
 from autograder.nbgrader_steps import is_up_to_date, register, state_in
@@ -60,21 +61,25 @@ def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> 
     """The results of these students, each as soon as it is there; what is graded and unchanged comes first."""
     coursedir = api_of(root).coursedir
     register(lesson, coursedir)
-    waiting = []
+    waiting, before = [], {}
     for student in names:
-        known = still_valid(root, lesson, student)
-        if known:
-            yield known
+        state = standing(root, lesson, student)
+        if state and state["engine"] == engine(lesson.name):
+            yield state["result"]
         elif student != student.strip() or "\n" in student:
             yield results.ungraded(
                 "refused", submitted(root, lesson, student), student, lesson.name, BAD_NAME, lesson.exercises
             )
         else:
             waiting.append((root, lesson.name, student))
+            if state:
+                before[student] = state
+    if before:
+        regrading.keep(_kept_in(root, lesson), before)
     if jobs <= 1:
         yield from (grade_student(*task) for task in waiting)
     else:
-        yield from in_processes(grade_student, waiting, jobs, __name__, lambda task, why: _fault(*task, why))
+        yield from in_processes(grade_student, waiting, jobs, lambda task, why: _fault(*task, why))
 
 
 def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
@@ -96,12 +101,32 @@ def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
         task = progress.add_task(lesson.name, total=len(names), states="")
         for entry in grade_class(root, lesson, jobs, names):
             entries.append(entry)
-            progress.update(task, advance=1, states=class_table.counts(entries))
+            progress.update(task, advance=1, states=class_table.counts(entries), refresh=True)
             if entry["status"] != "graded":
                 console.print(class_table.problem(entry), markup=False, highlight=False, soft_wrap=True)
     console.print(class_table.table(entries, lesson))
     console.print(class_table.summary(entries), highlight=False, soft_wrap=True)
+    show_regraded(console, root, lesson, names)
     return 1 if any(entry["status"] == "fault" for entry in entries) else 0
+
+
+def show_regraded(console: Console, root: Path, lesson: Lesson, names: Sequence[str]) -> None:
+    """Say whose points changed because they were graded again; what has no new result yet waits for the next run."""
+    path = _kept_in(root, lesson)
+    before = regrading.kept(path)
+    states = {s: state_in(graded_folder(root, lesson.name, s), lesson.name) for s in names if s in before}
+    now = {
+        s: state if state and state["engine"] == engine(lesson.name) else None for s, state in states.items()
+    }
+    pairs = regrading.pairs(before, now)
+    if pairs:
+        for part in class_table.regraded(pairs, lesson):
+            console.print(part, highlight=False, soft_wrap=isinstance(part, str))
+    regrading.settle(path, [student for student, state in now.items() if state is None])
+
+
+def _kept_in(root: Path, lesson: Lesson) -> Path:
+    return regrading.path_in(Path(api_of(root).coursedir.root), lesson.name)
 
 
 def grade_student(root: Path, lesson: str, student: str) -> Entry:
@@ -142,15 +167,12 @@ def _fault(root: Path, lesson: str, student: str, why: str) -> Entry:
     )
 
 
-def still_valid(root: Path, lesson: Lesson, student: str) -> Entry | None:
-    """The result of an earlier run, if neither the submission nor the grader changed since."""
+def standing(root: Path, lesson: Lesson, student: str) -> dict[str, Any] | None:
+    """The state that an earlier run left, if the submission did not change since; the grader may have."""
     coursedir = api_of(root).coursedir
     graded = graded_folder(root, lesson.name, student)
     folder = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson.name))
-    if not is_up_to_date(graded, folder, lesson):
-        return None
-    state = state_in(graded, lesson.name)
-    return state["result"] if state["engine"] == engine(lesson.name) else None
+    return state_in(graded, lesson.name) if is_up_to_date(graded, folder, lesson) else None
 
 
 def graded_folder(root: Path, lesson: str, student: str) -> Path:

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from autograder import isolation
+from autograder import isolation, regrading
 from autograder.lessons import Lesson
 from autograder.sanitize import one_line
 from course.report import number
@@ -33,7 +33,7 @@ def progress(console: Console) -> Progress:
         TextColumn("{task.fields[states]}"),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console)
+    return Progress(*columns, console=console, auto_refresh=False)  # no thread beside the workers' forks
 
 
 def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson) -> Table:
@@ -73,6 +73,48 @@ def counts(entries: Sequence[Mapping[str, Any]]) -> str:
 def summary(entries: Sequence[Mapping[str, Any]]) -> str:
     """The line below a table: the states, and how well submissions were shut in."""
     return f"{counts(entries)}; {isolation.described(isolation.level())}"
+
+
+def regraded(pairs: Sequence[tuple[Mapping, Mapping]], lesson: Lesson) -> list[Table | str]:
+    """Who gains and who loses, and why, of the submissions that were graded again; then one line in numbers.
+
+    pairs : the entries before and after of each.
+    """
+    changed = [(before, after) for before, after in pairs if regrading.reasons(before, after)]
+    changed.sort(key=lambda pair: _gain(*pair))
+    line = f"Graded again because the grader or the lesson changed: {len(pairs)}; "
+    if not changed:
+        return [line + "no points changed"]
+    gains = [_gain(*pair) for pair in changed]
+    up, down = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    same = f", {gains.count(0)} with other points but the same sum" if 0 in gains else ""
+    return [_regraded_table(changed, lesson), f"{line}{up} gain, {down} lose{same}"]
+
+
+def _gain(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    return round(after["points"] - before["points"], 6)
+
+
+def _regraded_table(changed: Sequence[tuple[Mapping, Mapping]], lesson: Lesson) -> Table:
+    numbers = {exercise.name: f"{exercise.number} " for exercise in lesson.exercises}
+    made = Table(title=f"{lesson.name}: points that changed", show_lines=True)
+    made.add_column("student", overflow="fold")
+    for heading in ("before", "after", "change"):
+        made.add_column(heading, justify="right", no_wrap=True)
+    made.add_column("why", overflow="fold")
+    for before, after in changed:
+        gain = _gain(before, after)
+        why = (
+            one_line(f"{numbers.get(name, '')}{name}: {text}" if name else text, 300)
+            for name, text in regrading.reasons(before, after)
+        )
+        made.add_row(
+            Text(one_line(after["student"], 40)),
+            *(f"{number(entry['points'])} of {number(entry['max_points'])}" for entry in (before, after)),
+            f"{'+' if gain > 0 else ''}{number(gain)}",
+            Text("\n".join(why)),
+        )
+    return made
 
 
 def graded_line(entry: Mapping[str, Any]) -> str:

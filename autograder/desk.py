@@ -12,17 +12,17 @@ import secrets
 import socket
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from autograder.children.received import read_answers
-from autograder.children.remote import Remote
+from autograder.children.remote import Remote, asking
 from autograder.exercise import Exercise
 from autograder.exercises import find
 from autograder.judge import judge
 from autograder.sheets import PUBLIC_SEED
 from course import report
 from course.marking import Verdict
-from course.questions import Answer, Failure, Question
+from course.questions import NO_ANSWER, Answer, Failure, Question
 from course.wire import Closed, Connection, Malformed
 
 
@@ -31,7 +31,6 @@ class Desk:
 
     def __init__(self, connection: Connection):
         self.connection = connection
-        self.asked = 0
 
     def serve(self) -> None:
         answers: dict[str, Callable[[str], dict]] = {"check": self._check, "solutions": _solutions}
@@ -47,20 +46,32 @@ class Desk:
         return {"verdict": [verdict.outcome, verdict.points, verdict.max_points, *shown]}
 
     def _judge(self, exercise: Exercise, seed: int) -> Verdict:
-        return judge(exercise, seed, lambda question: self._ask(exercise.name, question), self._ask)
+        return judge(
+            exercise,
+            seed,
+            lambda questions: self._ask_all(exercise.name, questions),
+            lambda name, question: next(self._ask_all(name, [question])),
+        )
 
-    def _ask(self, name: str, question: Question) -> list[Answer]:
-        remote = Remote(question)
-        self.asked += 1
-        self.connection.send({"ask": remote.asking(self.asked, name, find(name).parameters)})
+    def _ask_all(self, name: str, questions: Sequence[Question]) -> Iterator[list[Answer]]:
+        remotes = [Remote(question) for question in questions]
+        self.connection.send(asking(0, name, find(name).parameters, remotes))
+        for remote in remotes:
+            answers = self._answers(remote)
+            yield answers
+            if any(answer.failure and answer.failure.kind in NO_ANSWER for answer in answers):
+                return
+
+    def _answers(self, remote: Remote) -> list[Answer]:
+        calls = len(remote.question.calls)
         try:
             while True:
                 ((kind, body),) = self.connection.receive().items()
                 if kind == "answer":
-                    return read_answers(body["answers"], len(question.calls), remote.seen())
+                    return read_answers(body["answers"], calls, remote.seen())
                 self.connection.send(remote.reply(body))
         except Malformed as error:
-            return [Answer(failure=Failure("malformed", str(error)))] * len(question.calls)
+            return [Answer(failure=Failure("malformed", str(error)))] * calls
 
 
 def _solutions(name: str) -> dict:
@@ -84,6 +95,7 @@ def _code(function: Callable, name: str) -> str:
 
 def main() -> None:
     sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection = Connection(sock)
     connection.send({"key": os.environ["COURSE_DESK"]})
     try:

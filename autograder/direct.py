@@ -7,6 +7,7 @@ else goes the long way, through nbgrader. Both leave the same rows and the same 
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import stat
 from datetime import datetime
@@ -59,7 +60,7 @@ def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> bool:
             (graded / TIMESTAMP).chmod(READ_ONLY)
         path = graded / f"{lesson.name}.ipynb"
         notebook = nbgrader_steps.cleaned(submitted / path.name, lesson)
-        path.write_text(_text(notebook), encoding="utf-8")
+        path.write_text(json.dumps(notebook), encoding="utf-8")
         notebook = nbgrader_steps.graded(notebook, coursedir, lesson, student, graded)
         _record(gradebook, api, lesson, student, _time(stamp), notebook)
         made = graded / f".{path.name}"
@@ -107,8 +108,12 @@ def _is_ordinary(coursedir, lesson: Lesson, submitted: Path) -> bool:
     return plain and notebook in handed_in <= {notebook, TIMESTAMP}
 
 
+@cache
 def _knows(gradebook: Gradebook, lesson: Lesson) -> bool:
-    """Whether the gradebook's cells are those of the lesson as it is handed out, so that none needs to be overwritten."""
+    """Whether the gradebook's cells are those of the lesson as it is handed out, so that none needs to be overwritten.
+
+    Asked once a run, as nothing changes these cells meanwhile.
+    """
     (notebook, *others) = gradebook.find_assignment(lesson.name).notebooks
     if others or notebook.name != lesson.name or notebook.task_cells:
         return False

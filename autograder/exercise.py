@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class Exercise:
     def points(self) -> int:
         return POINTS[self.level]
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         return tuple(inspect.signature(self.reference_function).parameters)
 

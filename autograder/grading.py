@@ -164,14 +164,18 @@ class Session:
         return child is not None and child.defines(name)
 
     def asking(self, exercise: Exercise) -> Ask:
-        """What judge asks: sends a question about this exercise to the child, as long as it lives."""
+        """What judge asks: sends questions about this exercise to the child, as long as it lives."""
         child = self._alive()
 
-        def ask(question: Question) -> Sequence[Answer]:
-            if child is None or self._left <= 0:
-                return [Answer(failure=Failure("no answer", self._why_none()))] * len(question.calls)
-            with self._working():
-                return child.ask(exercise.name, exercise.parameters, question)
+        def ask(questions: Sequence[Question]) -> Iterator[Sequence[Answer]]:
+            asked = child and child.ask_all(exercise.name, exercise.parameters, questions)
+            while asked and self._left > 0:
+                with self._working():
+                    answers = next(asked, None)
+                if answers is None:
+                    return
+                yield answers
+            yield [Answer(failure=Failure("no answer", self._why_none()))]
 
         return ask
 
@@ -231,7 +235,7 @@ class Tools:
         """The answers of the earlier function of this name."""
         while self._sources:
             self._session.run(self._sources.pop(0))
-        return self._session.asking(find(name))(question)
+        return next(self._session.asking(find(name))([question]))
 
 
 # ---------------------------------------------------------------- names from explorations

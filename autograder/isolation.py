@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.children.isolation import LEVELS, best
+from autograder.children.isolation import LEVELS, begin, best
 
 _PROTECTS = {
     "process": "scores not protected against reading files",
@@ -26,4 +26,4 @@ def is_at_least(wanted: str) -> bool:
     return LEVELS.index(level()) >= LEVELS.index(wanted)
 
 
-__all__ = ["LEVELS", "described", "is_at_least", "level"]
+__all__ = ["LEVELS", "begin", "described", "is_at_least", "level"]

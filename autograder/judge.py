@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
 
 from autograder.exercise import Exercise
 from autograder.exercises import find
 from autograder.following import AskTool, follow
 from autograder.sheets import Drawn, own_function
 from course.answering import answer_question
-from course.marking import Verdict, mark, viewed
+from course.marking import Item, Verdict, mark, viewed
 from course.questions import Answer, Question
 
-Ask = Callable[[Question], Sequence[Answer]]
+# The answers to some questions, in order; they may end with the first that has no answer in time.
+Ask = Callable[[Sequence[Question]], Iterable[Sequence[Answer]]]
 
 
 def judge(exercise: Exercise, seed: int, ask: Ask, ask_tool: AskTool | None = None) -> Verdict:
@@ -25,15 +28,10 @@ def judge(exercise: Exercise, seed: int, ask: Ask, ask_tool: AskTool | None = No
 
 def judge_sheet(drawn: Drawn, ask: Ask, ask_tool: AskTool | None = None) -> Verdict:
     """The verdict for a sheet that is drawn already."""
-    answers, given = [], []
-    out_of_time: list[Answer] | None = None
-    for item in drawn.sheet.items:
-        answer = out_of_time or list(ask(item.question))
-        if any(a.failure and a.failure.kind in ("time-out", "no answer") for a in answer):
-            out_of_time = answer
-        own = {name: own_function(name) for name in item.view.own}
-        answers.append(answer)
-        given.append(viewed(item.view.look, answer, item.question, own))
+    items = drawn.sheet.items
+    answers = list(islice(ask([item.question for item in items]), len(items)))
+    answers += [answers[-1]] * (len(items) - len(answers))
+    given = [_viewed(item, answer) for item, answer in zip(items, answers)]
     verdict = mark(drawn.sheet, given, answers, drawn.wrong)
     if ask_tool is None or verdict.outcome in ("correct", "not attempted"):
         return verdict
@@ -42,14 +40,21 @@ def judge_sheet(drawn: Drawn, ask: Ask, ask_tool: AskTool | None = None) -> Verd
     return follow(drawn, given, answers, verdict, broken, ask_tool) if broken else verdict
 
 
+def _viewed(item: Item, answers: Sequence[Answer]) -> Any:
+    own = {name: own_function(name) for name in item.view.own}
+    return viewed(item.view.look, answers, item.question, own)
+
+
 def _judge_tool(name: str, seed: int, ask_tool: AskTool) -> Verdict:
     """What an earlier function of the student is worth on its own exercise's cases."""
-    return judge(find(name), seed, lambda question: ask_tool(name, question))
+    return judge(find(name), seed, lambda questions: (ask_tool(name, question) for question in questions))
 
 
 def in_this_process(exercise: Exercise, function: Callable) -> Ask:
     """Asks a function that runs here: references, wrong versions and variants, never a student's."""
-    return lambda question: answer_question(function, question, own_function, exercise.parameters)
+    return lambda questions: (
+        answer_question(function, question, own_function, exercise.parameters) for question in questions
+    )
 
 
 def judge_function(exercise: Exercise, seed: int, function: Callable) -> Verdict:

@@ -1,15 +1,18 @@
-"""Share work between processes; a worker that is killed costs nobody else anything."""
+"""Share work between processes; one that is killed costs nobody else anything."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import multiprocessing
 import os
+import signal
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import BaseContext
-from typing import TypeVar
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+from autograder.children import warm
 
 Result = TypeVar("Result")
 KILLED = "Its worker process was ended from outside, twice."
@@ -19,52 +22,93 @@ def in_processes(
     work: Callable[..., Result],
     tasks: Sequence[tuple],
     jobs: int,
-    preload: str,
     failed: Callable[[tuple, str], Result],
 ) -> Iterator[Result]:
-    """Results of work(*task) for every task, as they come. preload: a module that is imported once for all workers.
+    """Results of work(*task) for every task, as they come.
 
-    Where a worker is killed, the tasks that were not done start again, each by itself; a task whose
-    worker is killed then too gets the result that `failed` makes of it and a reason.
+    Where a worker is killed, another takes its place and its task is tried once more. What is killed
+    twice, or raises, gets the result that `failed` makes of the task and a reason.
     """
-    left = list(tasks)
-    context = _context(preload)
+    waiting = deque(range(len(tasks)))
+    killed: set[int] = set()
+    workers = [_Worker(work) for _ in range(min(jobs, len(tasks)))]
     try:
-        with concurrent.futures.ProcessPoolExecutor(
-            min(jobs, len(tasks) or 1), context, _end_with_parent
-        ) as pool:
-            running = {pool.submit(work, *task): task for task in tasks}
-            for done in concurrent.futures.as_completed(running):
-                result = done.result()
-                left.remove(running[done])
-                yield result
-    except BrokenProcessPool:
-        for task in left:
-            yield _alone(work, task, context, failed)
+        while True:
+            for worker in workers:
+                if worker.task is None and waiting:
+                    worker.begin(waiting.popleft(), tasks)
+            busy = {worker.connection: worker for worker in workers if worker.task is not None}
+            if not busy:
+                return
+            for ready in wait(list(busy)):
+                worker = busy[ready]
+                number, task = worker.task, tasks[worker.task]
+                try:
+                    result, error = worker.result()
+                except (EOFError, OSError):
+                    worker.end()
+                    workers[workers.index(worker)] = _Worker(work)
+                    if number not in killed:
+                        killed.add(number)
+                        waiting.append(number)
+                        continue
+                    result, error = None, KILLED
+                if worker.task is None and waiting:  # before the result is looked at
+                    worker.begin(waiting.popleft(), tasks)
+                yield failed(task, error) if error else result
+    finally:
+        for worker in workers:
+            worker.end()
 
 
-def _alone(work: Callable[..., Result], task: tuple, context: BaseContext, failed: Callable) -> Result:
-    try:
-        with concurrent.futures.ProcessPoolExecutor(1, context, _end_with_parent) as pool:
-            return pool.submit(work, *task).result()
-    except BrokenProcessPool:
-        return failed(task, KILLED)
+class _Worker:
+    """A process that does one task after the other. task : the number of the one it is at, or None."""
+
+    def __init__(self, work: Callable):
+        # A fork has everything imported already. It is made while this process has one thread only.
+        context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+        lines = warm.further_lines()
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(work, theirs, lines), daemon=True)
+        self.process.start()
+        theirs.close()  # or its end would not be seen
+        for line in lines:
+            line.forget()
+        self.task: int | None = None
+
+    def begin(self, number: int, tasks: Sequence[tuple]) -> None:
+        self.task = number
+        try:
+            self.connection.send(tasks[number])
+        except OSError:  # it is gone, which is seen when its result is read
+            pass
+
+    def result(self) -> tuple[Any, str]:
+        """The result, or None and why there is none. Raises EOFError or OSError where the process is gone."""
+        found = self.connection.recv()
+        self.task = None
+        return found
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+def _serve(work: Callable, connection: Connection, lines: Sequence[warm.Line]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that gives the work decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    warm.use(lines)
+    while True:
+        task = connection.recv()
+        try:
+            found = work(*task), ""
+        except Exception as error:
+            found = None, f"{type(error).__name__}: {error}"
+        connection.send(found)
 
 
 def _end_with_parent() -> None:
-    """End this worker as soon as the process that gives it work is gone, also where that was killed."""
-
-    def watch() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _context(preload: str) -> BaseContext:
-    """Fresh processes: a fork of one that has threads, as the gradebook's may, can stop for ever."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([preload])
-    return context
+    """End this process as soon as the one that gives it work is gone, also where that was killed."""
+    multiprocessing.parent_process().join()
+    os._exit(1)

@@ -81,7 +81,12 @@ def document(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def write(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
     """Write the entries as JSON, all or nothing."""
-    text = json.dumps(document(entries), indent=1, ensure_ascii=False)
+    write_json(path, document(entries))
+
+
+def write_json(path: Path, tree: Mapping[str, Any]) -> None:
+    """Write a JSON object, all or nothing."""
+    text = json.dumps(tree, indent=1, ensure_ascii=False)
     descriptor, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from autograder.exercise import Exercise
 from course.answering import answer_question
 from course.marking import Item, Sheet, viewed
-from course.questions import Failure, Own, Raises
+from course.questions import Failure, Raises
 
 PUBLIC_SEED = 0
 
@@ -43,13 +43,13 @@ class Drawn:
         return Sheet(exercise.name, exercise.parameters, properties, tuple(items), causes)
 
     @cached_property
-    def wrong(self) -> Mapping[str, list[Any]]:
-        """Mistake id -> its view of every item, computed when it is first looked at."""
-        return _Lazy({m.id: (lambda m=m: self.views_of(m.function)) for m in self.exercise.mistakes})
+    def wrong(self) -> dict[str, Iterable[Any]]:
+        """Mistake id -> its view of every item."""
+        return {mistake.id: self.views_of(mistake.function) for mistake in self.exercise.mistakes}
 
-    def views_of(self, function: Callable) -> list[Any]:
-        """What a function that runs here gives on every item of the sheet."""
-        return [self._view_of(function, item.question, item.view) for item in self.sheet.items]
+    def views_of(self, function: Callable) -> Iterable[Any]:
+        """What a function that runs here gives on every item of the sheet, each computed when it is first looked at."""
+        return _Once(self._view_of(function, item.question, item.view) for item in self.sheet.items)
 
     def _view_of(self, function: Callable, question: Any, view: Any) -> Any:
         answers = answer_question(function, question, own_function, self.exercise.parameters)
@@ -68,23 +68,24 @@ def _rng(seed: int, *names: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
-class _Lazy(Mapping):
-    """A mapping whose values are computed on first use."""
+class _Once:
+    """The values of an iterator, for any number of passes."""
 
-    def __init__(self, makers: Mapping[str, Callable[[], Any]]):
-        self._makers = makers
-        self._made: dict[str, Any] = {}
+    def __init__(self, values: Iterator[Any]):
+        self._coming = values
+        self._seen: list[Any] = []
 
-    def __getitem__(self, key: str) -> Any:
-        if key not in self._made:
-            self._made[key] = self._makers[key]()
-        return self._made[key]
+    def __iter__(self) -> Iterator[Any]:
+        place = 0
+        while place < len(self._seen) or self._see_another():
+            yield self._seen[place]
+            place += 1
 
-    def __iter__(self):
-        return iter(self._makers)
+    def _see_another(self) -> bool:
+        for value in self._coming:
+            self._seen.append(value)
+            return True
+        return False
 
-    def __len__(self) -> int:
-        return len(self._makers)
 
-
-__all__ = ["PUBLIC_SEED", "Drawn", "Own", "own_function"]
+__all__ = ["PUBLIC_SEED", "Drawn", "own_function"]

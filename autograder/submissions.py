@@ -63,5 +63,5 @@ def grade_all(found: Sequence[Found], seed: int, jobs: int) -> Iterator[Entry]:
         yield from (grade_one(each, seed) for each in found)
     else:
         yield from in_processes(
-            grade_one, [(each, seed) for each in found], jobs, __name__, lambda task, why: fault(task[0], why)
+            grade_one, [(each, seed) for each in found], jobs, lambda task, why: fault(task[0], why)
         )

@@ -19,10 +19,12 @@ from nbformat import NotebookNode
 
 from autograder import isolation
 from autograder.children import warm
+from autograder.class_run import api_of
 from autograder.clean import is_check, plain
 from autograder.demo import samples
 from autograder.lessons import ROOT, Lesson, find
-from benchmarks import LESSON
+from autograder.nbgrader_steps import register
+from benchmarks import LESSON, pictures_in
 from benchmarks.in_kernel import with_checks_in_kernel
 from benchmarks.measure import Measured, measured
 
@@ -30,6 +32,7 @@ KINDS = ("all_right", "other_ways", "three_mistakes", "half_done", "all_right", 
 PLAIN = "c = get_config()\nc.CourseDirectory.course_id = 'bench'\n"
 OURS = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(ROOT)!r})\n"
 NBGRADER = [sys.executable, "-m", "nbgrader"]
+WORKERS = {"a": 1, "b": 1, "c": 1, "d": 2, "e": 2, "d all": 2, "e all": 2}
 CHANGED = "\n# changed, so that it is run when graded"
 
 
@@ -114,6 +117,8 @@ def compare(
         "d all": course_folder(top / "d_all", OURS, lesson.source, everything),
     }
     measured([*NBGRADER, "generate_assignment", LESSON], roots["a"])
+    for key in ("b", "c", "d", "d all"):  # the gradebook is there, as after the first lesson of a class
+        register(lesson, api_of(roots[key]).coursedir)
     cells = {"e": top / "cells.json", "e all": top / "all.json"}
     cells["e"].write_text(json.dumps([cells_of(n, lesson.explorations) for n in class_.values()]))
     cells["e all"].write_text(json.dumps([cells_of(n) for n in class_.values()]))
@@ -126,14 +131,15 @@ def compare(
         ("d all", "class --jobs 2, explorations run too", _class(2), roots["d all"]),
         ("e all", "floor, 2 processes: all cells", _floor(cells["e all"]), ROOT),
     ]
-    print(f"{'':6}{'notebooks':>10}{'real s':>9}{'CPU s':>9}{'peak MB':>9}{'':>10}")
-    print(f"{'':6}{'a minute':>10}{'each':>9}{'each':>9}{'in all':>9}{'pictures':>10}")
+    print(f"{'':6}{'notebooks':>10}{'real s':>9}{'CPU s':>9}{'peak MB':>9}{'peak MB':>10}{'':>10}")
+    print(f"{'':6}{'a minute':>10}{'each':>9}{'each':>9}{'in all':>9}{'a worker':>10}{'pictures':>10}")
     found: dict[str, Measured] = {}
     for key, what, command, root in ways:
         found[key] = took = measured(command, root)
         shown = _pictures(root) if key in roots else sum(map(int, took.output.split()))
         numbers = f"{60 * count / took.seconds:10.1f}{took.seconds / count:9.3f}{took.processor / count:9.3f}"
-        print(f"{key:6}{numbers}{took.peak / 1e6:9.0f}{shown:10d}  {what}", flush=True)
+        peaks = f"{took.peak / 1e6:9.0f}{took.peak / 1e6 / WORKERS[key]:10.0f}"
+        print(f"{key:6}{numbers}{peaks}{shown:10d}  {what}", flush=True)
     print()
     for first, second, words in [
         ("a", "b", "(b) against (a)"),
@@ -181,7 +187,7 @@ def _pictures(root: Path) -> int:
     """How many PNG pictures the graded notebooks hold."""
     notebooks = (json.loads(path.read_text()) for path in root.glob(f"autograded/*/{LESSON}/{LESSON}.ipynb"))
     return sum(
-        "image/png" in output.get("data", {})
+        pictures_in(output.get("data", {}))
         for notebook in notebooks
         for cell in notebook["cells"]
         for output in cell.get("outputs", ())
@@ -190,7 +196,9 @@ def _pictures(root: Path) -> int:
 
 def flat(root: Path, lesson: Lesson, count: int) -> None:
     """The time per notebook of a class of this size."""
-    took = measured(_class(2), course_folder(root, OURS, lesson.source, a_class(lesson, count)))
+    course_folder(root, OURS, lesson.source, a_class(lesson, count))
+    register(lesson, api_of(root).coursedir)
+    took = measured(_class(2), root)
     each = f"{took.seconds / count:.3f} s, {took.processor / count:.3f} CPU s a notebook"
     print(f"class --jobs 2, {count} submissions: {each}, peak {took.peak / 1e6:.0f} MB in all", flush=True)
 
@@ -201,7 +209,7 @@ def flat(root: Path, lesson: Lesson, count: int) -> None:
 def waits() -> None:
     """Print how long `import course` and check(...) take."""
     took = json.loads(measured([sys.executable, "-m", "benchmarks.answering"], ROOT).output.splitlines()[-1])
-    print(f"\nimport course, beyond NumPy: {took['import']:.3f} s")
+    print(f"\nimport of the course, beyond NumPy and Matplotlib: {took['import']:.3f} s")
     for key, where in [("judged", "with the judge at hand"), ("shipped", "from the shipped numbers")]:
         times = took[key]
         slowest = max(times, key=times.get)

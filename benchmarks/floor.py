@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from benchmarks import pictures_in
+
 
 def warm_shell():
     """An IPython shell with what a lesson imports, and one plot drawn."""
@@ -35,7 +37,7 @@ def run(shell, source: str) -> int:
 
     with capture_output() as captured:
         shell.run_cell(source, store_history=True)
-    return sum("image/png" in output.data for output in captured.outputs)
+    return sum(pictures_in(output.data) for output in captured.outputs)
 
 
 def pictures_of(shell, cells: list[str]) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 from course import given
 from course.questions import Answer, Call, Failure, Given, Own, Question, Rng
-from course.wire import Malformed, decode, encode
+from course.wire import Malformed, canonical
 
 PRINTED = 2000  # characters of output that are kept
 
@@ -90,7 +90,7 @@ class _Room:
             if self.calls_left <= 0:
                 raise RuntimeError(f"a function was called more than {self.question.budget} times")
             self.calls_left -= 1
-            received.append(tuple(decode(encode(arg)) for arg in (*args, *kwargs.values())))
+            received.append(tuple(canonical(arg) for arg in (*args, *kwargs.values())))
             return function(*args, **kwargs)
 
         return counted_function
@@ -121,7 +121,7 @@ def _answer_call(
         try:
             with time_limit(seconds):
                 value = function(*args, **kwargs)
-                value = decode(encode(value))
+                value = canonical(value)
         except Malformed as error:
             failure = Failure("malformed", _what_came(value, error))
         except RecursionError as error:

@@ -53,7 +53,8 @@ def _converse(request: dict, kind: str, namespace: dict[str, Any]) -> Any:
             ((got, body),) = connection.receive().items()
             if got == kind:
                 return body
-            service.send(service.ask(body))
+            for answer in service.ask(body):
+                service.send(answer)
     except (Closed, Malformed, TooLate, OSError):
         _judge.cache_clear()  # the next check starts another one
         return None
@@ -90,6 +91,7 @@ def _greeted(server: socket.socket, key: str) -> Connection | None:
         try:
             sock, _ = server.accept()
             sock.settimeout(None)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # many small messages follow each other
             connection = Connection(sock)
             if connection.receive(time.monotonic() + 2.0) == {"key": key}:
                 return connection

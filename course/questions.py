@@ -93,6 +93,9 @@ class Failure:
     line: str = ""
 
 
+NO_ANSWER = ("time-out", "no answer")  # kinds of failures after which nothing more is asked
+
+
 @dataclass(frozen=True)
 class Answer:
     """What one call gave: a value from the closed set or a failure, and what was seen on the way.

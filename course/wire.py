@@ -24,6 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 12
 MAX_ITEMS = 200_000
 MAX_TEXT = 20_000
+PIECE = 1 << 16  # bytes that are read at once
 MAX_PARTS = 2_000_000  # commas and brackets of one message: each may become an object in memory
 DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"}
 
@@ -35,8 +36,13 @@ class Malformed(ValueError):
 # ---------------------------------------------------------------- values to JSON
 
 
-def encode(value: Any, depth: int = 0) -> Any:
+def encode(value: Any) -> Any:
     """A value of the closed set as a JSON tree. Raises Malformed for anything else."""
+    return tree_of(canonical(value))
+
+
+def canonical(value: Any, depth: int = 0) -> Any:
+    """A value of the closed set as the other side will get it: plain types, arrays copied. Raises Malformed."""
     if depth > MAX_DEPTH:
         raise Malformed("the value is nested too deeply")
     kind = type(value)
@@ -47,26 +53,26 @@ def encode(value: Any, depth: int = 0) -> Any:
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, np.generic | np.ndarray):
-        return _encode_array(value)
+        return _canonical_array(value)
     if isinstance(value, int):
         return _checked_plain(int.__int__(value))
     if isinstance(value, float):
         return float.__float__(value)
     if isinstance(value, complex):
-        return _encode_array(np.asarray(value))
+        return _canonical_array(np.asarray(value))
     if isinstance(value, tuple | list):
         if len(value) > MAX_ITEMS:
             raise Malformed("the list is too long")
-        items = [encode(item, depth + 1) for item in value]
-        return {"tuple": items} if isinstance(value, tuple) else items
+        items = [canonical(item, depth + 1) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
         if len(value) > MAX_ITEMS:
             raise Malformed("the dict is too long")
-        return {"dict": [[encode(k, depth + 1), encode(v, depth + 1)] for k, v in value.items()]}
+        return {_key(canonical(k, depth + 1)): canonical(v, depth + 1) for k, v in value.items()}
     if kind in _PLACEHOLDERS:
-        return {kind.__name__: [encode(part, depth + 1) for part in vars(value).values()]}
+        return kind(*(canonical(part, depth + 1) for part in vars(value).values()))
     if hasattr(value, "__array__"):
-        return _encode_array(value)
+        return _canonical_array(value)
     raise Malformed(f"a value of type {kind.__name__} cannot be compared")
 
 
@@ -81,20 +87,41 @@ def _checked_plain(value: Any) -> Any:
     return value
 
 
-def _encode_array(value: Any) -> dict:
+def _key(value: Any) -> Any:
+    if not isinstance(value, str | int | float | bool | None):
+        raise Malformed("a key of a dict must be text or a number")
+    return value
+
+
+def _canonical_array(value: Any) -> np.ndarray:
     array = np.asarray(value)
     if type(array) is not np.ndarray:
         array = np.array(array, subok=False)
     dtype = array.dtype.newbyteorder("<").str.lstrip("<|=>")
     if dtype not in DTYPES and array.dtype.kind in "fc":  # long double has no portable size
-        array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-        dtype = array.dtype.str.lstrip("<|=>")
+        dtype = "c16" if array.dtype.kind == "c" else "f8"
     if dtype not in DTYPES:
         raise Malformed(f"an array of dtype {array.dtype} cannot be compared")
     if array.nbytes > MAX_BYTES // 2:
         raise Malformed("the array is too large")
-    data = np.asarray(array, dtype="<" + dtype).tobytes()
-    return {"array": [dtype, list(array.shape), base64.b64encode(data).decode("ascii")]}
+    return np.array(array, dtype="<" + dtype, order="C")
+
+
+def tree_of(value: Any) -> Any:
+    """The JSON tree of a canonical value."""
+    kind = type(value)
+    if kind is np.ndarray:
+        text = base64.b64encode(value).decode("ascii")
+        return {"array": [value.dtype.str.lstrip("<|"), list(value.shape), text]}
+    if kind is list:
+        return [tree_of(item) for item in value]
+    if kind is tuple:
+        return {"tuple": [tree_of(item) for item in value]}
+    if kind is dict:
+        return {"dict": [[tree_of(key), tree_of(item)] for key, item in value.items()]}
+    if kind in _PLACEHOLDERS:
+        return {kind.__name__: [tree_of(part) for part in vars(value).values()]}
+    return value
 
 
 # ---------------------------------------------------------------- JSON to values
@@ -131,10 +158,7 @@ def _decode_dict(body: list, placeholders: bool, depth: int) -> dict:
     for pair in body:
         if not isinstance(pair, list) or len(pair) != 2:
             raise Malformed("not a dict")
-        key = decode(pair[0], placeholders, depth + 1)
-        if not isinstance(key, str | int | float | bool | None):
-            raise Malformed("a key of a dict must be text or a number")
-        result[key] = decode(pair[1], placeholders, depth + 1)
+        result[_key(decode(pair[0], placeholders, depth + 1))] = decode(pair[1], placeholders, depth + 1)
     return result
 
 
@@ -161,7 +185,7 @@ def _decode_array(body: list) -> np.ndarray:
 
 
 class TooLong(Malformed):
-    """A message longer than allowed; it was not read, so nothing after it can be."""
+    """A message longer than allowed. Where one is received, nothing after it can be read."""
 
 
 class Closed(ConnectionError):
@@ -177,10 +201,13 @@ class Connection:
 
     def __init__(self, sock: socket.socket):
         self.sock = sock
+        self._received = bytearray()
 
     def send(self, message: dict, deadline: float | None = None) -> None:
-        """Send one message. Raises Closed or TooLate."""
+        """Send one message. Raises Closed, TooLate, or TooLong, and then nothing was sent."""
         data = json.dumps(message).encode("utf-8")
+        if len(data) > MAX_BYTES:
+            raise TooLong("the message is too long")
         self._send_all(struct.pack(">I", len(data)) + data, deadline)
 
     def receive(self, deadline: float | None = None) -> dict:
@@ -215,19 +242,20 @@ class Connection:
             view = view[sent:]
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:
-        parts = bytearray()
-        while len(parts) < count:
+        while len(self._received) < count:
             self._wait(True, deadline)
             try:
-                part = self.sock.recv(min(count - len(parts), 1 << 20))
+                part = self.sock.recv(PIECE)
             except (BlockingIOError, InterruptedError):
                 continue
             except OSError as error:
                 raise Closed("the other side is gone") from error
             if not part:
                 raise Closed("the other side is gone")
-            parts += part
-        return bytes(parts)
+            self._received += part
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
 
     def _wait(self, reading: bool, deadline: float | None) -> None:
         """Wait until the socket can be read (or written). Raises TooLate, or Closed for a socket closed here."""

@@ -359,7 +359,7 @@ def test_the_child_and_this_process_give_the_same_verdict(child, body):
     exercise, here = find("layer_norm"), {}
     exec(source, here)
     child.run_cell(source, 5)
-    asked = judge(exercise, 5, lambda q: child.ask("layer_norm", exercise.parameters, q))
+    asked = judge(exercise, 5, lambda questions: child.ask_all("layer_norm", exercise.parameters, questions))
     called = judge_function(exercise, 5, here["layer_norm"])
     assert asked.outcome == (
         "correct" if body == "right" else "not attempted" if body == "stub" else called.outcome

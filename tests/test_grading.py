@@ -9,8 +9,8 @@ from nbformat import validate
 from nbgrader.utils import determine_grade
 
 from autograder import grading, results
-from autograder.__main__ import main
 from autograder.clean import clean, is_check
+from autograder.commands import main
 from autograder.demo import answered, lesson_solution, samples, with_cell
 from autograder.finding import submissions
 from autograder.lessons import find

@@ -15,7 +15,7 @@ from nbgrader.converters import Autograde
 from nbgrader.utils import capture_log, temp_attrs
 
 from autograder import class_run, nbgrader_steps
-from autograder.__main__ import main
+from autograder.commands import main
 from autograder.demo import samples
 from autograder.lessons import ROOT
 from autograder.nbgrader_steps import state_in
@@ -320,7 +320,7 @@ def doubled(number):
 
 
 def test_a_worker_that_is_killed_costs_only_its_own_task():
-    found = in_processes(doubled, [(n,) for n in range(6)], 2, "json", lambda task, why: (task, why))
+    found = in_processes(doubled, [(n,) for n in range(6)], 2, lambda task, why: (task, why))
     assert sorted(found, key=str) == sorted([0, 2, 4, 8, 10, ((3,), KILLED)], key=str)
 
 

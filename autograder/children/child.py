@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from autograder.children.channel import Channel
 from autograder.children.processes import Clock, Forked, Fresh, resident_bytes, tree, written_bytes
 from autograder.children.received import Outputs, count, plain_text, read_answers
-from autograder.children.remote import Remote
+from autograder.children.remote import Remote, asking
 from autograder.children.surroundings import (
     COURSE,
     INTERPRETER,
@@ -36,7 +37,7 @@ from autograder.children.warm import NotStarted, warm_process
 from course.child.confine import BUBBLEWRAP, PROCESS
 from course.child.confine import NOTEBOOK as NOTEBOOK_FOLDER
 from course.child.limits import wall_seconds
-from course.questions import Answer, Failure, Question
+from course.questions import NO_ANSWER, Answer, Failure, Question
 from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
@@ -155,25 +156,33 @@ class Child:
 
     def ask(self, name: str, parameters: tuple[str, ...], question: Question) -> list[Answer]:
         """The answers of the student's function, one for each call of the question. Never raises for what the child does."""
-        calls = len(question.calls)
-        if self.gone:
-            return [self._no_answer()] * calls
-        self._asked += 1
-        remote = Remote(question)
-        body = self._exchange(
-            {"ask": remote.asking(self._asked, name, parameters)},
-            "answer",
-            question.seconds * max(1, calls),
-            remote,
-        )
-        if body is None:
-            return [self._no_answer()] * calls
+        return next(self.ask_all(name, parameters, [question]))
+
+    def ask_all(
+        self, name: str, parameters: tuple[str, ...], questions: Sequence[Question]
+    ) -> Iterator[list[Answer]]:
+        """The same for several questions, in order. The last is the first that has no answer in time."""
+        remotes = [Remote(question) for question in questions]
+        message = asking(self._asked + 1, name, parameters, remotes)
+        for remote in remotes:
+            self._asked += 1
+            answers = self._answers(message, remote)
+            yield answers
+            if any(answer.failure and answer.failure.kind in NO_ANSWER for answer in answers):
+                return
+            message = None  # all are sent with the first
+
+    def _answers(self, message: dict | None, remote: Remote) -> list[Answer]:
+        calls = len(remote.question.calls)
+        seconds = remote.question.seconds * max(1, calls)
+        body = None if self.gone else self._exchange(message, "answer", seconds, remote)
         try:
-            return read_answers(body.get("answers"), calls, remote.seen())
+            if body not in (None, LATE):
+                return read_answers(body.get("answers"), calls, remote.seen())
+            failure = Failure("time-out", f"no answer after {seconds:g} s") if body else self._no_answer()
         except Malformed as error:
-            return [
-                Answer(failure=Failure("malformed", f"the answer does not follow the rules: {error}"))
-            ] * calls
+            failure = Failure("malformed", f"the answer does not follow the rules: {error}")
+        return [Answer(failure=failure)] * calls
 
     def close(self) -> None:
         """End the process and everything it started, and remove its folder."""
@@ -204,7 +213,7 @@ class Child:
             if got == kind and (kind != "answer" or self._is_asked(body)):
                 return body
             if got == "late" and body == _REPLIED_BY.get(kind):
-                return {}
+                return LATE
             if got == "call" and remote is not None and self._is_asked(body):
                 self._channel.send(remote.reply(body))
             elif kind == "ran" and got in ("output", "update", "clear"):
@@ -219,9 +228,9 @@ class Child:
     def _is_asked(self, body: Any) -> bool:
         return isinstance(body, dict) and body.get("id") == self._asked
 
-    def _no_answer(self) -> Answer:
+    def _no_answer(self) -> Failure:
         kind = "time-out" if self.gone == TIME_OUT else "no answer"
-        return Answer(failure=Failure(kind, f"there is no answer: {self.gone}"))
+        return Failure(kind, f"there is no answer: {self.gone}")
 
     # ------------------------------------------------------------ time and end
 
@@ -251,6 +260,7 @@ class Child:
 TIME_OUT = "the time was up and the process had to be ended"
 DIED = "the process that ran the notebook ended"
 NONSENSE = "the process that ran the notebook sent what is no message"
+LATE = {"late": True}  # in the place of a reply: the time was up just when it was ready
 _REPLIED_BY = {"ran": "run", "defined": "defines", "answer": "ask"}
 
 

@@ -7,10 +7,12 @@ bubblewrap  Linux with bubblewrap installed and user namespaces allowed.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from functools import cache
 
 import autograder
+from autograder.children import warm
 from autograder.children.child import Child
 from autograder.children.warm import NotStarted
 from course.child import landlock
@@ -41,6 +43,13 @@ def best() -> str:
     return next(level for level in reversed(LEVELS) if not why_not(level))
 
 
+def begin() -> None:
+    """Start what takes longest of the search for the best level, while the caller does something else."""
+    if sys.platform == "linux":
+        likely = BUBBLEWRAP if shutil.which("bwrap") else LANDLOCK if landlock.abi() else PROCESS
+        warm.begin(likely)
+
+
 @cache
 def why_not(level: str) -> str:
     """Why a level does not work here, in a sentence; empty if it works."""
@@ -59,4 +68,4 @@ def why_not(level: str) -> str:
     return "" if said == "shut in" else f"{level} does not hold here: {said or 'a trial cell failed'}"
 
 
-__all__ = ["BUBBLEWRAP", "LANDLOCK", "LEVELS", "PROCESS", "available", "best", "why_not"]
+__all__ = ["BUBBLEWRAP", "LANDLOCK", "LEVELS", "PROCESS", "available", "begin", "best", "why_not"]

@@ -83,18 +83,25 @@ def sender(sock: socket.socket) -> int:
 
 
 class Clock:
-    """Raises TooLate when a process has used its processor time, or a good deal more real time."""
+    """Raises TooLate when a process has used its processor time, or a good deal more real time.
+
+    Processor time is counted from the first check: most clocks are never looked at.
+    """
 
     def __init__(self, process: psutil.Process, processor: float, wall: float):
         self._process = process
         self._wall_end = time.monotonic() + wall
-        self._processor_end = processor_seconds(process) + processor
+        self._processor = processor
+        self._processor_end: float | None = None
         self._next_look = time.monotonic() + GREED
 
     def check(self) -> bool:
         """Raises TooLate; otherwise whether it is time to look at what the child holds."""
         now = time.monotonic()
-        if now > self._wall_end or processor_seconds(self._process) > self._processor_end:
+        used = processor_seconds(self._process)
+        if self._processor_end is None:
+            self._processor_end = used + self._processor
+        if now > self._wall_end or used > self._processor_end:
             raise TooLate("the time is up")
         if now < self._next_look:
             return False

@@ -6,7 +6,7 @@ back its argument or a view of it, which no message can. Its calls are what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from autograder.sheets import own_function
 from course.answering import resolved
 from course.child.service import HANDLE
 from course.questions import Given, Own, Question
-from course.wire import Malformed, decode, encode
+from course.wire import Malformed, canonical, decode, encode
 
 SMALLEST_BOUND = 4096
 
@@ -27,7 +27,7 @@ class Remote:
     hold at most 4 times the numbers of the question's own arguments (or 4096), and no whole number
     may be larger than that.
 
-    message    : the calls, to be sent to the child.
+    message    : the question, to be sent to the child.
     identities : for each array in them, in order, a number: equal ones are the same array.
     """
 
@@ -43,19 +43,12 @@ class Remote:
         self._records: list[list[tuple]] = []
         self._identity: dict[int, int] = {}
         self.identities: list[int] = []
-        self.message = [self._call(call) for call in question.calls]
-
-    def asking(self, number: int, name: str, parameters: tuple[str, ...]) -> dict:
-        """The body of the message that asks the function of this name. number: tells this question from others."""
-        return {
-            "id": number,
-            "name": name,
-            "parameters": list(parameters),
-            "calls": self.message,
+        self.message = {
+            "calls": [self._call(call) for call in question.calls],
             "identities": self.identities,
-            "same_arrays": self.question.same_arrays,
-            "budget": self.question.budget,
-            "seconds": self.question.seconds,
+            "same_arrays": question.same_arrays,
+            "budget": question.budget,
+            "seconds": question.seconds,
         }
 
     def _call(self, call: Any) -> dict:
@@ -109,10 +102,19 @@ class Remote:
             return _raised(ValueError("the function was called with far more numbers than the question has"))
         self._records[number].append(everything)
         try:
-            args, kwargs = decode(encode((args, kwargs)))  # the record keeps its own arrays
+            args, kwargs = canonical((args, kwargs))  # the record keeps its own arrays
             return {"value": encode(self.functions[number](*args, **kwargs))}
         except Exception as error:  # the child chose the arguments: whatever goes wrong is its answer
             return _raised(error)
+
+
+def asking(first: int, name: str, parameters: tuple[str, ...], remotes: Sequence[Remote]) -> dict:
+    """The message that asks the function of this name several questions, numbered from `first` on.
+
+    Each is answered by a message of its own, in order; after one that took too long there are no more.
+    """
+    questions = [remote.message for remote in remotes]
+    return {"ask": {"id": first, "name": name, "parameters": list(parameters), "questions": questions}}
 
 
 def _is_public(value: Any) -> bool:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,74 @@ class NotStarted(RuntimeError):
     """No child can be had this way; the text says why."""
 
 
-class Warm:
-    """One warm process at one level of isolation. May be used from several threads."""
+class Line:
+    """A grader's line to a warm process. May be used from several threads."""
+
+    def __init__(self, level: str, control: socket.socket):
+        self.level = level
+        self._control = control
+        self._lock = threading.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the warm process can still be forked."""
+        return self._control.fileno() >= 0
+
+    def fork(self, theirs: socket.socket, settings: Mapping[str, Any]) -> int:
+        """Fork a child that talks on this socket; its number at the warm process. Raises NotStarted."""
+        with self._lock:
+            try:
+                self._send({"start": dict(settings)}, theirs)
+                reply = self._reply(REPLY)
+            except OSError as error:
+                reply = {"failed": str(error)}
+        if "started" not in reply:
+            raise NotStarted(str(reply.get("failed", "the warm process does not answer")))
+        return reply["started"]
+
+    def end(self, number: int) -> None:
+        """End a child and all that it left behind; if the warm process does not manage, give it up."""
+        with self._lock:
+            try:
+                self._control.send(json.dumps({"end": number}).encode())
+                ended = self._reply(REPLY) == {"ended": number}
+            except OSError:
+                ended = False
+        if not ended:
+            self.close()
+
+    def close(self) -> None:
+        """Give the line up: the warm process ends the children that were forked through it."""
+        self._control.close()
+
+    def forget(self) -> None:
+        """Let go of it in a process that it does not belong to."""
+        self._control.close()
+
+    def _send(self, message: Mapping[str, Any], attached: socket.socket) -> None:
+        number = array.array("i", [attached.fileno()])
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, number)]
+        self._control.sendmsg([json.dumps(message).encode()], rights)
+
+    def _reply(self, seconds: float) -> dict:
+        self._control.settimeout(seconds)
+        try:
+            data = self._control.recv(MESSAGE)
+        except OSError:
+            return {}
+        return json.loads(data) if data else {}
+
+
+class Warm(Line):
+    """One warm process at one level of isolation, and the first line to it."""
 
     def __init__(self, level: str):
-        self.level = level
-        self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control, theirs = _pair()
+        super().__init__(level, control)
         boxed = level == BUBBLEWRAP
+        command = [*(bubblewrap_command() if boxed else ()), INTERPRETER, "-I", "-S", str(PROGRAM)]
         self._home = NOTEBOOK if boxed else tempfile.mkdtemp(prefix="grading-warm-")
+        self._is_warm = False
         settings = {
             "zygote": True,
             "level": level,
@@ -55,7 +114,7 @@ class Warm:
             "become": spare_user() if boxed else None,
         }
         self._process = subprocess.Popen(
-            [*(bubblewrap_command() if boxed else ()), INTERPRETER, "-I", "-S", str(PROGRAM)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -67,44 +126,30 @@ class Warm:
         with contextlib.suppress(OSError):
             self._process.stdin.write(json.dumps(settings).encode() + b"\n")
             self._process.stdin.close()
-        if "warm" not in self._reply(START):
+
+    def wait_until_warm(self) -> None:
+        """Raises NotStarted, and then the process is ended."""
+        with self._lock:
+            self._is_warm = self._is_warm or "warm" in self._reply(START)
+        if not self._is_warm:
             said = self._last_words()
             self.close()
             raise NotStarted(f"the warm process does not start: {said}")
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be forked."""
-        return self._control.fileno() >= 0 and self._process.poll() is None
+        return super().alive and self._process.poll() is None
 
-    def fork(self, theirs: socket.socket, settings: Mapping[str, Any]) -> int:
-        """Fork a child that talks on this socket; its number at the warm process. Raises NotStarted."""
-        with self._lock:
-            number = array.array("i", [theirs.fileno()])
-            attached = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, number)]
-            try:
-                self._control.sendmsg([json.dumps({"start": dict(settings)}).encode()], attached)
-                reply = self._reply(REPLY)
-            except OSError as error:
-                reply = {"failed": str(error)}
-        if "started" not in reply:
-            raise NotStarted(str(reply.get("failed", "the warm process does not answer")))
-        return reply["started"]
-
-    def end(self, number: int) -> None:
-        """End a child and all that it left behind; if the warm process does not manage, end that too."""
-        with self._lock:
-            try:
-                self._control.send(json.dumps({"end": number}).encode())
-                ended = self._reply(REPLY) == {"ended": number}
-            except OSError:
-                ended = False
-        if not ended:
-            self.close()
+    def further_line(self) -> Line:
+        """A line for another process of this grader."""
+        ours, theirs = _pair()
+        with theirs, self._lock:
+            self._send({"grader": True}, theirs)
+        return Line(self.level, ours)
 
     def close(self) -> None:
         """End the warm process; it ends its children."""
-        self._control.close()
+        super().close()
         try:
             self._process.wait(REPLY)
         except subprocess.TimeoutExpired:
@@ -114,52 +159,64 @@ class Warm:
         if self.level != BUBBLEWRAP:
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def forget(self) -> None:
-        """Let go of it in a fork of the grader: it belongs to the other process."""
-        self._control.close()
-
-    def _reply(self, seconds: float) -> dict:
-        self._control.settimeout(seconds)
-        try:
-            data = self._control.recv(MESSAGE)
-        except OSError:
-            return {}
-        return json.loads(data) if data else {}
-
     def _last_words(self) -> str:
         self._process.kill()
         said = self._process.stderr.read(4000).decode("utf-8", "replace").strip().splitlines()
         return said[-1][:300] if said else "it says nothing"
 
 
-# ---------------------------------------------------------------- one for each level and process
+def _pair() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # it keeps messages apart
 
-_warm: dict[str, Warm] = {}
+
+# ---------------------------------------------------------------- one for each level and grader
+
+_warm: dict[str, Line] = {}
 _starting = threading.Lock()
 
 
-def warm_process(level: str) -> Warm:
-    """This process's warm process for a level, started when first needed. Raises NotStarted."""
+def begin(level: str) -> None:
+    """Let a warm process start while the caller does something else; whether it works is seen later."""
+    with _starting, contextlib.suppress(NotStarted):
+        if level not in _warm:
+            _warm[level] = Warm(level)
+
+
+def warm_process(level: str) -> Line:
+    """This process's line to a warm process of a level, started when first needed. Raises NotStarted."""
     with _starting:
         if level in _warm and not _warm[level].alive:
             _warm.pop(level).close()
         if level not in _warm:
             _warm[level] = Warm(level)
-        return _warm[level]
+        line = _warm[level]
+    if isinstance(line, Warm):
+        line.wait_until_warm()
+    return line
+
+
+def further_lines() -> list[Line]:
+    """Lines to this process's warm processes, for another process to use()."""
+    return [line.further_line() for line in _warm.values() if isinstance(line, Warm) and line.alive]
+
+
+def use(lines: Iterable[Line]) -> None:
+    """Fork children through these lines from now on."""
+    _warm.update({line.level: line for line in lines})
 
 
 def close_all() -> None:
     """End this process's warm processes."""
-    for warm in _warm.values():
-        warm.close()
+    for line in _warm.values():
+        line.close()
     _warm.clear()
 
 
 def _forget_all() -> None:
     global _starting
     _starting = threading.Lock()
-    for warm in _warm.values():
-        warm.forget()
+    for line in _warm.values():
+        line.forget()
     _warm.clear()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import builtins
 import contextlib
-import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from course.answering import OutOfTime, answer_question
 from course.child.limits import CellOutOfTime, Clock
 from course.child.recorder import Recorder
 from course.questions import Answer, Call, Failure, Question
-from course.wire import MAX_BYTES, Closed, Connection, Malformed, decode, encode
+from course.wire import Closed, Connection, TooLong, decode, encode, tree_of
 
 HANDLE = "function "  # an Own with such a name stands for a function that stays with the grader
 
@@ -42,7 +41,7 @@ class Service:
 
     def serve(self) -> None:
         """Answer until the other side is gone."""
-        answers = {"files": self._write_files, "run": self._run, "defines": self._defines, "ask": self.ask}
+        replies = {"files": self._write_files, "run": self._run, "defines": self._defines, "ask": self.ask}
         while True:
             self.clock.off()
             try:
@@ -51,15 +50,18 @@ class Service:
             except Closed:
                 return
             try:
-                reply = answers[kind](body)
+                for reply in replies[kind](body):
+                    self.send(reply)
             except OutOfTime:  # rang just outside what it was meant to interrupt
-                reply = {"late": kind}
-            self.send(reply)
+                self.send({"late": kind})
 
     def send(self, message: dict) -> None:
         """Send one message as a whole, whatever clock rings meanwhile."""
         with self._talking():
-            self.connection.send(message)
+            try:
+                self.connection.send(message)
+            except TooLong:
+                self.connection.send(_without_values(message))
 
     @contextlib.contextmanager
     def _talking(self) -> Iterator[None]:
@@ -75,17 +77,17 @@ class Service:
 
     # ------------------------------------------------------------ files
 
-    def _write_files(self, files: list[list[str]]) -> dict:
+    def _write_files(self, files: list[list[str]]) -> Iterator[dict]:
         """Put the submission's files, each [relative path, content as base64], into the current folder."""
         for name, content in files:
             path = Path(name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(base64.b64decode(content))
-        return {"written": len(files)}
+        yield {"written": len(files)}
 
     # ------------------------------------------------------------ cells
 
-    def _run(self, body: dict) -> dict:
+    def _run(self, body: dict) -> Iterator[dict]:
         sentence = f"this cell took longer than {body['seconds']:g} s and was stopped"
         self.recorder.begin()
         failed: BaseException | None = None
@@ -105,33 +107,31 @@ class Service:
             )
         self.recorder.end()
         state = "time-out" if self.clock.rang else "error" if failed is not None else "ok"
-        return {"ran": {"state": state, "count": self.shell.execution_count - 1}}
+        yield {"ran": {"state": state, "count": self.shell.execution_count - 1}}
 
-    def _defines(self, name: str) -> dict:
-        return {"defined": name in self.shell.user_ns}
+    def _defines(self, name: str) -> Iterator[dict]:
+        yield {"defined": name in self.shell.user_ns}
 
     # ------------------------------------------------------------ questions
 
-    def ask(self, body: dict) -> dict:
-        """Make the calls of one question; the reply for the grader."""
-        self.asked = body["id"]
-        same = _Same(body["identities"])
-        calls = tuple(
-            Call(same.arrays(decode(call["args"], True)), same.arrays(decode(call["kwargs"], True)))
-            for call in body["calls"]
-        )
-        question = Question(calls, body["same_arrays"], body["budget"], body["seconds"])
-        seconds = question.seconds * max(1, len(calls))
+    def ask(self, body: dict) -> Iterator[dict]:
+        """Make the calls of some questions; a reply for each, until one takes too long."""
+        for number, asked in enumerate(body["questions"], body["id"]):
+            self.asked = number
+            answers = self._in_time(body["name"], _question(asked), tuple(body["parameters"]))
+            self.asked = 0
+            yield {"answer": {"id": number, "answers": [_packed(answer) for answer in answers]}}
+            if any(answer.failure and answer.failure.kind == "time-out" for answer in answers):
+                return
+
+    def _in_time(self, name: str, question: Question, parameters: tuple[str, ...]) -> list[Answer]:
+        seconds = question.seconds * max(1, len(question.calls))
         try:
             with self.clock.limit(seconds, OutOfTime, ""):
-                answers = self._answers(body["name"], question, tuple(body["parameters"]))
+                return self._answers(name, question, parameters)
         except OutOfTime:
             failure = Failure("time-out", f"no answer after {question.seconds:g} s")
-            answers = [Answer(failure=failure)] * len(calls)
-        self.asked = 0
-        return self._fitting(
-            {"answer": {"id": body["id"], "answers": [_packed(answer) for answer in answers]}}
-        )
+            return [Answer(failure=failure)] * len(question.calls)
 
     def _answers(self, name: str, question: Question, parameters: tuple[str, ...]) -> list[Answer]:
         if name not in self.shell.user_ns:
@@ -163,14 +163,21 @@ class Service:
 
         return function
 
-    def _fitting(self, reply: dict) -> dict:
-        """The reply, or a failure in its place where it is too long for one message."""
-        if len(json.dumps(reply)) < MAX_BYTES:
-            return reply
-        failure = Answer(failure=Failure("malformed", "the answer is too large"))
-        for answer in range(len(reply["answer"]["answers"])):
-            reply["answer"]["answers"][answer] = _packed(failure)
-        return reply
+
+def _without_values(message: dict) -> dict:
+    """The message with failures in the place of answers that are too long."""
+    answer = message["answer"]
+    failure = _packed(Answer(failure=Failure("malformed", "the answer is too large")))
+    return {"answer": {"id": answer["id"], "answers": [failure] * len(answer["answers"])}}
+
+
+def _question(asked: dict) -> Question:
+    same = _Same(asked["identities"])
+    calls = tuple(
+        Call(same.arrays(decode(call["args"], True)), same.arrays(decode(call["kwargs"], True)))
+        for call in asked["calls"]
+    )
+    return Question(calls, asked["same_arrays"], asked["budget"], asked["seconds"])
 
 
 class _Same:
@@ -196,17 +203,13 @@ class _Same:
 
 def _packed(answer: Answer) -> dict:
     failure = answer.failure
-    try:
-        value = encode(answer.value)
-    except Malformed as error:
-        failure, value = Failure("malformed", str(error)), None
     return {
-        "value": value,
+        "value": tree_of(answer.value),
         "failure": [failure.kind, failure.message, failure.error, failure.line] if failure else None,
         "changed": list(answer.changed),
         "printed": answer.printed,
         "seconds": answer.seconds,
-        "calls": encode([list(received) for received in answer.calls]),
+        "calls": tree_of([list(received) for received in answer.calls]),
     }
 
 

@@ -1,8 +1,9 @@
 """A warm process: it has imported everything and is forked for each notebook. Linux only.
 
-It never runs a cell of a submission and never holds its text. The grader sends {"start": {...}}
+It never runs a cell of a submission and never holds its text. A grader sends {"start": {...}}
 with a socket attached; the fork talks to the grader on that socket. {"end": n} ends fork n and
-whatever it left behind. When the grader is gone, everything ends.
+whatever it left behind. {"grader": true}, with a socket attached, adds another grader. When a grader
+is gone, its forks end; with the last grader everything ends.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import array
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from course.child import kernel
 from course.child.confine import BUBBLEWRAP, MESSAGE, fork
@@ -26,7 +28,7 @@ from course.child.warming import warm
 
 
 def run(control: socket.socket, settings: Mapping[str, Any]) -> None:
-    """Warm up, say so, and serve until the grader is gone."""
+    """Warm up, say so, and serve until the graders are gone."""
     if settings["become"] is not None:
         _become(settings["become"])
     kernel.prctl(
@@ -35,9 +37,8 @@ def run(control: socket.socket, settings: Mapping[str, Any]) -> None:
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # no other process of the user may look inside
     service = prepare()
     warm(service.shell)
-    zygote = Zygote(control, service, settings)
-    zygote.reply({"warm": os.getpid()})
-    zygote.serve()
+    reply(control, {"warm": os.getpid()})
+    Zygote(control, service, settings).serve()
 
 
 def _become(uid: int) -> None:
@@ -50,57 +51,53 @@ def _become(uid: int) -> None:
 class Zygote:
     """Forks a child for each notebook and clears up after it.
 
-    control : a socket that keeps messages apart (SOCK_SEQPACKET).
+    graders : the sockets on which it is asked; they keep messages apart (SOCK_SEQPACKET).
     """
 
     def __init__(self, control: socket.socket, service: Service, settings: Mapping[str, Any]):
-        self.control = control
+        self.graders = [control]
         self.service = service
         self.settings = {**settings, "outer_uid": os.getuid(), "outer_gid": os.getgid()}
-        self.children: dict[int, str] = {}  # number: its private folder
+        self.children: dict[int, Forked] = {}  # by number
 
     def serve(self) -> None:
-        """Do what the grader asks, until it is gone."""
-        while True:
-            message, attached = self._receive()
-            if message is None:
-                break
-            if "start" in message:
-                self._start(message["start"], attached)
-            else:
-                self._end(message["end"])
-                self.reply({"ended": message["end"]})
-        self._clear_up()
+        """Do what the graders ask, until the last of them is gone."""
+        while self.graders:
+            ready, _, _ = select.select(self.graders, [], [])
+            for grader in ready:
+                self._attend(grader)
+        if self.settings["level"] != BUBBLEWRAP:  # there it is gone with its namespace
+            shutil.rmtree(os.environ["HOME"], ignore_errors=True)
 
-    def reply(self, message: dict) -> None:
-        """Send a message to the grader, if it is still there."""
-        with contextlib.suppress(OSError):
-            self.control.send(json.dumps(message).encode())
+    def _attend(self, grader: socket.socket) -> None:
+        message, attached = _receive(grader)
+        if message is None:
+            self._clear_up_after(grader)
+        elif "grader" in message:
+            self.graders.append(socket.socket(fileno=attached))
+        elif "start" in message:
+            self._start(grader, message["start"], attached)
+        else:
+            self._end(message["end"])
+            reply(grader, {"ended": message["end"]})
 
-    def _receive(self) -> tuple[dict | None, int | None]:
-        data, extra, _, _ = self.control.recvmsg(MESSAGE, socket.CMSG_SPACE(4))
-        descriptors = array.array("i")
-        for family, kind, content in extra:
-            if (family, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                descriptors.frombytes(content[:4])
-        return (json.loads(data) if data else None), (descriptors[0] if descriptors else None)
-
-    def _start(self, start: dict, attached: int) -> None:
+    def _start(self, grader: socket.socket, start: dict, attached: int) -> None:
         try:
             pid = fork(self.settings["level"])
         except OSError as error:
             os.close(attached)
-            return self.reply({"failed": str(error)})
+            return reply(grader, {"failed": str(error)})
         if pid == 0:
             self._be_the_child({**self.settings, **start}, attached)
         os.close(attached)
-        self.children[pid] = os.path.dirname(start["work"])
-        self.reply({"started": pid})
+        self.children[pid] = Forked(grader, os.path.dirname(start["work"]))
+        reply(grader, {"started": pid})
 
     def _be_the_child(self, settings: dict, attached: int) -> None:
         try:
             os.setsid()
-            self.control.close()
+            for grader in self.graders:
+                grader.close()
             serve(self.service, socket.socket(fileno=attached), settings)
         finally:
             os._exit(0)
@@ -125,15 +122,42 @@ class Zygote:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(stray, 0)
 
-    def _clear_up(self) -> None:
-        """The grader is gone, perhaps killed: end its children and remove the folders that it cannot remove any more."""
-        folders = [os.environ["HOME"], *self.children.values()]
-        for child in list(self.children):
-            self._end(child)
-        if self.settings["level"] != BUBBLEWRAP:  # there they are gone with their namespaces
-            for folder in folders:
-                with contextlib.suppress(RecursionError):
-                    shutil.rmtree(folder, ignore_errors=True)
+    def _clear_up_after(self, grader: socket.socket) -> None:
+        """A grader is gone, perhaps killed: end its children and remove the folders that it cannot remove any more."""
+        self.graders.remove(grader)
+        grader.close()
+        for child, forked in list(self.children.items()):
+            if forked.grader is grader:
+                self._end(child)
+                if self.settings["level"] != BUBBLEWRAP:  # there they are gone with their namespaces
+                    with contextlib.suppress(RecursionError):
+                        shutil.rmtree(forked.folder, ignore_errors=True)
+
+
+class Forked(NamedTuple):
+    """A running child: the socket of the grader that asked for it, and the folder that is private to it."""
+
+    grader: socket.socket
+    folder: str
+
+
+def reply(grader: socket.socket, message: dict) -> None:
+    """Send a message to a grader, if it is still there."""
+    with contextlib.suppress(OSError):
+        grader.send(json.dumps(message).encode())
+
+
+def _receive(grader: socket.socket) -> tuple[dict | None, int | None]:
+    """The next message, None where the grader is gone, and the file descriptor that came with it."""
+    try:
+        data, extra, _, _ = grader.recvmsg(MESSAGE, socket.CMSG_SPACE(4))
+    except OSError:
+        return None, None
+    descriptors = array.array("i")
+    for family, kind, content in extra:
+        if (family, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[:4])
+    return (json.loads(data) if data else None), (descriptors[0] if descriptors else None)
 
 
 def _signal(processes: set[int], number: int) -> None:

@@ -11,7 +11,7 @@ from nbgrader.converters import Autograde
 from nbgrader.utils import capture_log, temp_attrs
 
 from autograder import class_run
-from autograder.__main__ import main
+from autograder.commands import main
 from autograder.lessons import ROOT
 from autograder.nbgrader_steps import state_in
 from tests.attacks import harm, points
