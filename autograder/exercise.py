@@ -8,7 +8,6 @@ have a name, right answers written differently, and hints. All else is derived f
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -177,9 +176,4 @@ def steps(*calls: Call, **options: Any) -> Question:
     return Question(tuple(calls), **options)
 
 
-def every(*groups: Iterable[Any]) -> Iterable[tuple]:
-    """All combinations, the first group changing slowest."""
-    return itertools.product(*groups)
-
-
-__all__ = ["Call", "Exercise", "Question", "View", "ask", "every", "steps"]
+__all__ = ["Call", "Exercise", "Question", "View", "ask", "steps"]

@@ -33,10 +33,16 @@ def submissions(path: Path) -> list[Found]:
     """What there is to grade at this path: the file itself, or every notebook below the folder, in order of name."""
     if not path.is_dir():
         return [Found(path, student_of(path))]
-    return sorted(_below(path), key=lambda found: str(found.path))
+    found = sorted(_below(path), key=lambda found: str(found.path))
+    name = path.absolute().name
+    if not found and name in lessons.names():
+        return [Found(path, student_of(path), _nothing_here(path, name))]
+    return found
 
 
 def _below(top: Path) -> Iterator[Found]:
+    """What lies below a folder. One that has a lesson's name holds a student's notebook, or the students' folders."""
+    holds_students = top.absolute().name in lessons.names()
     for folder, names, files in os.walk(top):
         here = Path(folder)
         notebooks = [
@@ -45,10 +51,11 @@ def _below(top: Path) -> Iterator[Found]:
         names[:] = [name for name in names if name not in notebooks and not name.startswith(".")]
         linked = [name for name in names if os.path.islink(here / name)]
         for name in notebooks:
-            yield Found(here / name, student_of(here / name))
+            student = here.name if holds_students and here.parent == top else student_of(here / name)
+            yield Found(here / name, student)
         for name in linked:  # os.walk does not go there
             yield Found(here / name, student_of(here / name), LINKED_FOLDER)
-        if here.name in lessons.names() and not notebooks:
+        if here != top and here.name in lessons.names() and not notebooks:
             yield Found(here, student_of(here), _nothing_here(here, here.name))
 
 

@@ -17,6 +17,10 @@ MAX_PARTS = 2_000_000  # commas and opening brackets: each may become an object 
 CLEAR = (
     "Open it in JupyterLab, choose “Clear Outputs of All Cells” in the Edit menu, save, and hand it in again."
 )
+HARD_LINK = (  # to a file that the student may not read, perhaps: another's work would be graded and shown
+    "This file is a hard link: it has a second name elsewhere. Hand in a copy of it. "
+    "If a backup made with cp -al gave it that name, grade a copy made with cp -r, which has one name."
+)
 RESAVE = "Open your notebook in JupyterLab, save it, and hand in the .ipynb file."
 
 
@@ -62,7 +66,7 @@ def _refuse_unless_plain(state: os.stat_result, limit: int) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise Refused(f"This is no ordinary file (a pipe or a device). {RESAVE}")
     if state.st_nlink > 1:
-        raise Refused("This file is a hard link: it has a second name elsewhere. Hand in a copy of it.")
+        raise Refused(HARD_LINK)
     if state.st_size > limit:
         raise Refused(f"The file has {_megabytes(state.st_size)}; {_megabytes(limit)} is the most. {CLEAR}")
 

@@ -48,7 +48,8 @@ def check(what: str | Callable) -> None:
 
     what : the name of the function, such as "layer_norm", or the function itself.
 
-    Raises NotRight where the answer is not right yet, so that Validate sees it.
+    Raises NotRight where the answer is not right yet, so that Validate sees it; not where it is graded on
+    submission only.
     """
     namespace = _callers_namespace()
     name = _exercise_name(what, namespace)
@@ -60,7 +61,7 @@ def check(what: str | Callable) -> None:
     if outcome != "not attempted" and function is not None:
         _attempted.add(name)
     display(Shown(text, html))
-    if outcome != "correct":
+    if outcome not in ("correct", "open"):
         words = report.OUTCOMES[outcome][1]
         raise NotRight(f"{name}: {words}, {report.number(points)} of {report.number(max_points)} points")
 
@@ -114,8 +115,9 @@ def _looked_at(item: Any, group: list[Answer], own_function: Callable[[str], Cal
     """The item and the view of its answers; open where an earlier function that it needs is not there."""
     if any(answer.failure and answer.failure.kind == "unavailable" for answer in group):
         return dataclasses.replace(item, open=True), None
+    failed = any(answer.failure for answer in group)  # then there is nothing to look at
     try:
-        own = {name: own_function(name) for name in item.view.own}
+        own = {} if failed else {name: own_function(name) for name in item.view.own}
     except LookupError:
         return dataclasses.replace(item, open=True), None
     return item, viewed(item.view.look, group, item.question, own)

@@ -12,13 +12,16 @@ from typing import Any
 
 from course.compare import Difference, Tolerance, difference
 from course.questions import Answer, Failure, Question, Raises, View
+from course.views import CHANGED_INPUTS
 
 SINGLE_PRECISION_SHARE = 0.75  # of a property's points, for work in float32
 SINGLE_PRECISION = (
     "single-precision",
     "The numbers are right to about seven digits: something is computed in float32 or rounded. Stay in float64.",
 )
+SINGLE_PROPERTY = "computed in float32"
 OPEN_PROPERTY = "graded on submission"
+ONLY_CHANGED = f"[{CHANGED_INPUTS!r}]"  # the path of a difference where the answer itself is right
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Sheet:
     def max_points(self) -> float:
         return round(sum(p.points for p in self.properties), 6)
 
+    @property
+    def chaotic(self) -> frozenset[str]:
+        """The names of the properties whose wrong numbers depend on rounding."""
+        return frozenset(p.name for p in self.properties if p.chaotic)
+
 
 @dataclass(frozen=True)
 class PropertyResult:
@@ -96,7 +104,7 @@ class Finding:
 class Verdict:
     """The outcome of one exercise.
 
-    outcome : "correct", "partial", "incorrect" or "not attempted".
+    outcome : "correct", "partial", "incorrect", "not attempted", or "open" where nothing could be judged.
     mistake : the stable id of the named mistake that explains the answers, or None.
     cause   : its sentence, or a general one.
     """
@@ -139,7 +147,7 @@ def mark(
         None if item.open else difference(view, item.expected, _tolerance(sheet, item))
         for item, view in zip(sheet.items, given)
     ]
-    if _not_attempted(given):
+    if _not_attempted([view for item, view in zip(sheet.items, given) if not item.open]):
         return Verdict(
             sheet.name,
             "not attempted",
@@ -151,8 +159,7 @@ def mark(
     points = min(sheet.max_points, round(sum(r.points for r in results), 6))
     finding = _finding(sheet, differences)
     judged = [r for r in results if r.passed is not None]
-    chaotic = {p.name for p in sheet.properties if p.chaotic}
-    steady = [d for item, d in zip(sheet.items, differences) if item.property not in chaotic]
+    steady = [d for item, d in zip(sheet.items, differences) if item.property not in sheet.chaotic]
     single = finding is not None and any(steady) and all(d is None or d.single for d in steady)
     mistake = None
     if finding and _answered(given) and not (single and _stored_single(finding)):
@@ -161,7 +168,9 @@ def mark(
     if finding and not mistake and single:
         mistake, cause = SINGLE_PRECISION
     outcome = (
-        "correct"
+        "open"
+        if not judged
+        else "correct"
         if all(r.passed and not r.note for r in judged)
         else "partial"
         if points > 0
@@ -202,9 +211,7 @@ def _property_results(sheet: Sheet, differences: Sequence[Difference | None]) ->
             results.append(PropertyResult(p.name, False, 0.0, p.points, "counts once the values are right"))
         elif now == "single":
             results.append(
-                PropertyResult(
-                    p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, "computed in float32"
-                )
+                PropertyResult(p.name, True, p.points * SINGLE_PRECISION_SHARE, p.points, SINGLE_PROPERTY)
             )
         else:
             results.append(PropertyResult(p.name, True, p.points, p.points))
@@ -221,9 +228,12 @@ def _state(sheet: Sheet, differences: Sequence[Difference | None], p: Property) 
 
 
 def _finding(sheet: Sheet, differences: Sequence[Difference | None]) -> Finding | None:
-    """The first real difference, in the order of the sheet: cases come smallest first."""
+    """The first real difference, in the order of the sheet: cases come smallest first.
+
+    A right answer that changed its input goes before all others, which may only follow from it.
+    """
     found = [(item, d) for item, d in zip(sheet.items, differences) if d is not None]
-    found.sort(key=lambda pair: pair[1].single)
+    found.sort(key=lambda pair: (pair[1].path != ONLY_CHANGED, pair[1].single))
     if not found:
         return None
     item, first = found[0]
@@ -250,13 +260,12 @@ def named_mistake(
 
 def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers: Sequence[Any]) -> bool:
     telling = 0
-    chaotic = {p.name for p in sheet.properties if p.chaotic}
     for item, mine, mistaken, found in zip(sheet.items, given, answers, differences):
         if item.open:
             continue
         tolerance = _tolerance(sheet, item)
         mistaken_here = difference(mistaken, item.expected, tolerance) is not None
-        if item.property in chaotic:
+        if item.property in sheet.chaotic:
             if mistaken_here != (found is not None):
                 return False
             telling += mistaken_here

@@ -6,6 +6,7 @@ code printed or raised is text here, never markup.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from course.compare import Difference
-from course.marking import Finding, Verdict
+from course.marking import ONLY_CHANGED, SINGLE_PRECISION, SINGLE_PROPERTY, Finding, Verdict
 from course.questions import Call, Failure, Given, Own, Raises, Rng
 
 OUTCOMES = {
@@ -22,10 +23,11 @@ OUTCOMES = {
     "partial": ("◐", "partly right"),
     "incorrect": ("✗", "not right yet"),
     "not attempted": ("–", "not attempted"),
+    "open": ("–", "graded on submission"),
 }
 ROWS, COLUMNS = 6, 6  # of an array that are shown
 SMALL = 16  # entries up to which an input is shown whole
-INPUT_LINES = 8  # of inputs in all
+INPUT_LINES = 8  # of calls and inputs in all
 WORDS = 80  # of a finding's sentences
 LEFT = 'style="text-align: left"'  # Jupyter puts what stands in a table to the right
 
@@ -90,14 +92,30 @@ def sentences(verdict: Verdict) -> list[str]:
         return [
             f"{verdict.name} is still the stub. Replace the line that raises NotImplementedError with your own."
         ]
+    if verdict.outcome == "open":
+        return [
+            "This one can only be judged on submission, or here once the earlier functions that it needs are right."
+        ]
     if verdict.finding is None:
         still_open = any(result.passed is None for result in verdict.properties)
         return (
             ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
         )
     cause = [f"Likely cause: {verdict.cause}"] if verdict.cause else []
-    seen = f"Seen while testing “{verdict.finding.property}”: {describe(verdict.finding.difference, verdict.name)}"
-    return [_at_most(seen, WORDS - len(" ".join(cause).split())), *cause]
+    what = _called_too_often(verdict.finding, verdict.name) or describe(
+        verdict.finding.difference, verdict.name
+    )
+    seen = f"Seen while testing “{verdict.finding.property}”: {what}"
+    last = [*cause, *_single_precision(verdict)]
+    return [_at_most(seen, WORDS - len(" ".join(last).split())), *last]
+
+
+def _single_precision(verdict: Verdict) -> list[str]:
+    """Why properties that hold lost points, where the cause of something else is told."""
+    lost = any(result.note == SINGLE_PROPERTY for result in verdict.properties)
+    if not lost or verdict.mistake == SINGLE_PRECISION[0]:
+        return []
+    return ["What is computed in float32 (right to about seven digits) loses points too. Stay in float64."]
 
 
 def _at_most(sentence: str, words: int) -> str:
@@ -132,6 +150,10 @@ def describe(found: Difference, name: str) -> str:
         return f"the keys are {came[:150] or 'none'}; due are {due}."
     if found.kind == "shape":
         return f"{where or 'the result'} has shape {_shape(found.given)}; {_shape(found.expected)} is due."
+    if found.path == ONLY_CHANGED:
+        return (
+            f"the answer is right, but {name} changed what it was given. Signs such as += and x[0] = do that."
+        )
     return _describe_value(found, where)
 
 
@@ -151,6 +173,31 @@ def describe_failure(failure: Failure, name: str, expected: Any = None) -> str:
     if failure.kind == "not attempted":
         return "a part of it is still the stub (NotImplementedError)."
     return failure.message + "."
+
+
+_TOO_OFTEN = re.compile(r"a function was called more than (\d+) times")
+
+
+def _called_too_often(finding: Finding, name: str) -> str:
+    """The sentence where the answer used up the calls of the functions among its arguments; nothing otherwise."""
+    failure = finding.difference.given
+    found = _TOO_OFTEN.fullmatch(failure.message) if isinstance(failure, Failure) else None
+    if not found:
+        return ""
+    (call, *_) = finding.question.calls
+    named = dict(zip(finding.parameters, call.args)) | dict(call.kwargs)
+    functions = [label for label, value in named.items() if _holds_function(value)]
+    at = f" The line is `{failure.line}`." if failure.line else ""
+    return (
+        f"{name} called {' and '.join(functions)} more than {found[1]} times for one answer; no more are allowed."
+        f"{at} Call it once for each input that you need, and keep what it returned in a variable."
+    )
+
+
+def _holds_function(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_holds_function, value))
+    return isinstance(value, Given | Own) or callable(value)
 
 
 def _describe_value(found: Difference, where: str) -> str:
@@ -208,23 +255,35 @@ def _digits(mine: Any, due: Any):
 
 def _input_lines(finding: Finding, name: str) -> list[str]:
     """The calls of the case that went wrong, with their inputs where they are small."""
-    calls, inputs = [], {}
-    for call in _distinct(finding.question.calls):
-        labels = [
-            *finding.parameters[: len(call.args)],
-            *(f"argument {i + 1}" for i in range(len(call.args))),
-        ]
-        named = dict(zip(labels, call.args)) | dict(call.kwargs)
-        inputs |= {label: _value_lines(label, value) for label, value in named.items()}
-        shown = [
-            label if inputs[label] else _short(value)
-            for label, value in list(named.items())[: len(call.args)]
-        ]
-        shown += [
-            f"{label}={label if inputs[label] else _short(value)}" for label, value in call.kwargs.items()
-        ]
+    calls: list[str] = []
+    inputs: dict[str, list[str]] = {}
+    for number, call in enumerate(_distinct(finding.question.calls), 1):
+        known = len(finding.parameters)
+        labels = [*finding.parameters, *(f"argument {i + 1}" for i in range(known, len(call.args)))]
+        shown = [_shown(label, value, number, inputs) for label, value in zip(labels, call.args)]
+        shown += [f"{label}={_shown(label, value, number, inputs)}" for label, value in call.kwargs.items()]
         calls.append(f"{name}({', '.join(shown)})")
-    return [*calls, *(line for lines in inputs.values() for line in lines)]
+    return _first_lines([*calls, *(line for lines in inputs.values() for line in lines)])
+
+
+def _shown(label: str, value: Any, number: int, inputs: dict[str, list[str]]) -> str:
+    """How a call shows an argument: in short, or by a label under which its lines are put among the inputs."""
+    lines = _value_lines(label, value)
+    if not lines:
+        return _short(value)
+    if inputs.get(label, lines) != lines:  # an earlier call had another array here
+        label = f"{label}_{number}"
+        lines = _value_lines(label, value)
+    inputs[label] = lines
+    return label
+
+
+def _first_lines(lines: list[str]) -> list[str]:
+    """The lines; where they are too many, the first ones and a line that says how many are left out."""
+    if len(lines) <= INPUT_LINES:
+        return lines
+    shown = lines[: INPUT_LINES - 1]
+    return [*shown, f"… ({len(lines) - len(shown)} more lines of inputs, not shown)"]
 
 
 def _distinct(calls: Sequence[Call]) -> list[Call]:

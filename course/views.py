@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from course import given
+from course.compare import TOLERANCE
 from course.questions import Answer, Question
+
+CHANGED_INPUTS = "number of changed inputs"  # in what a view returns for two calls on the same arrays
 
 
 def with_inputs(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
@@ -22,7 +25,7 @@ def with_inputs(answers: Sequence[Answer], question: Question) -> dict[str, Any]
     first, second = answers
     return {
         "the answer": first.value,
-        "number of changed inputs": len({name for answer in answers for name in answer.changed}),
+        CHANGED_INPUTS: len({name for answer in answers for name in answer.changed}),
         "the second answer, from the same arrays": second.value,
     }
 
@@ -81,7 +84,7 @@ def truth_table(answers: Sequence[Answer], question: Question) -> dict[str, Any]
 
 def _unit_table(unit: Any, directions: np.ndarray) -> dict[str, float]:
     _expect_parts(unit, ("w", "b"))
-    w, b = (np.asarray(part, dtype=float) for part in unit)
+    w, b = (_real(part) for part in unit)
     n, d = directions.shape
     if w.shape != (d,):
         raise ValueError(f"w has shape {w.shape}; {(d,)} is due")
@@ -100,7 +103,7 @@ def _one_or_two(looked: list[Any], answers: Sequence[Answer]) -> Any:
     if len(looked) == 1:
         return looked[0]
     changed = {name for answer in answers for name in answer.changed}
-    return {"the answer": looked[0], "number of changed inputs": len(changed), "the second answer": looked[1]}
+    return {"the answer": looked[0], CHANGED_INPUTS: len(changed), "the second answer": looked[1]}
 
 
 def as_ffn(answers: Sequence[Answer], question: Question, ffn: Callable[..., Any]) -> Any:
@@ -127,7 +130,7 @@ def hidden_units(answers: Sequence[Answer], question: Question) -> dict[str, int
 def _network(params: Any, d: int) -> tuple[np.ndarray, ...]:
     """The four arrays. Raises ValueError where they do not fit together."""
     _expect_parts(params, ("W1", "b1", "W2", "b2"))
-    W1, b1, W2, b2 = (np.asarray(part, dtype=float) for part in params)
+    W1, b1, W2, b2 = (_real(part) for part in params)
     units = b1.size
     due = {"W1": (W1, (d, units)), "b1": (b1, (units,)), "W2": (W2, (units, d)), "b2": (b2, (d,))}
     for name, (array, shape) in due.items():
@@ -175,6 +178,22 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
+def _real(value: Any) -> np.ndarray:
+    """The value as an array of real numbers; imaginary parts of the size of rounding are left out.
+
+    Raises ValueError where it holds something else than numbers, or numbers that are not real.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc":
+        raise ValueError("something else than numbers came; numbers are due")
+    if (
+        array.dtype.kind == "c"
+        and not (np.abs(array.imag) <= TOLERANCE * np.maximum(1, abs(array.real))).all()
+    ):
+        raise ValueError("complex numbers came; real ones are due")
+    return array.real.astype(float)
+
+
 def _present(chosen: Sequence[int], n: int) -> str:
     """A row of a truth table in words, features counted from 1."""
     if not chosen:
@@ -202,7 +221,7 @@ def ends(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
 def thinned(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     """A long row of numbers: its length, its sum, and every twentieth entry."""
     (answer,) = answers
-    row = np.asarray(answer.value, dtype=float)
+    row = _real(answer.value)
     return {"the shape": np.array(row.shape), "the sum": row.sum(), "every twentieth entry": row[::20]}
 
 
@@ -231,7 +250,7 @@ def entries(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
 def neighbour_ratios(answers: Sequence[Answer], question: Question) -> np.ndarray:
     """Each number of a row divided by the one before."""
     (answer,) = answers
-    row = np.asarray(answer.value, dtype=float)
+    row = _real(answer.value)
     with np.errstate(all="ignore"):
         return row[1:] / row[:-1]
 
@@ -239,13 +258,13 @@ def neighbour_ratios(answers: Sequence[Answer], question: Question) -> np.ndarra
 def on_probe(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     """What a matrix makes of the column about["probe"]."""
     (answer,) = answers
-    return {"the matrix times the column": np.asarray(answer.value, dtype=float) @ question.about["probe"]}
+    return {"the matrix times the column": _real(answer.value) @ question.about["probe"]}
 
 
 def row_difference(answers: Sequence[Answer], question: Question) -> dict[str, Any]:
     """The shape of one answer, and the difference of its two rows about["rows"]."""
     (answer,) = answers
-    array = np.asarray(answer.value, dtype=float)
+    array = _real(answer.value)
     first, second = question.about["rows"]
     return {"the shape": str(array.shape), "second row minus first row": array[second] - array[first]}
 
@@ -265,7 +284,7 @@ def exposed(answers: Sequence[Answer], question: Question, layer_norm: Callable[
         raise ValueError(f"a dict of four inputs is due, it is a {type(answer.value).__name__}")
     if name not in answer.value:
         raise ValueError(f"the key {name!r} is missing")
-    return {f"the input for {name}": _exposure(np.asarray(answer.value[name], dtype=float), name, layer_norm)}
+    return {f"the input for {name}": _exposure(_real(answer.value[name]), name, layer_norm)}
 
 
 def _exposure(x: np.ndarray, name: str, layer_norm: Callable[..., Any]) -> str:
@@ -324,7 +343,7 @@ def dropout_pattern(answers: Sequence[Answer], question: Question) -> dict[str, 
     """
     (answer,) = answers
     x, f, _, p, *_ = question.calls[0].args
-    y = np.asarray(answer.value, dtype=float)
+    y = _real(answer.value)
     if y.shape != x.shape:
         raise ValueError(f"the shape is {y.shape}; {x.shape} is due")
     branch = getattr(given, f.name)(*f.params)(x)
@@ -337,7 +356,7 @@ def dropout_pattern(answers: Sequence[Answer], question: Question) -> dict[str, 
         "the factor on the rest of the branch": factor,
         "entries that are neither dropped nor scaled so": _share(odd, p),
         "entries where x is gone too": _share(np.abs(y) < 1e-6, p),
-        "which entries go": _pattern(gone, p),
+        "which entries go": _pattern(gone),
     }
 
 
@@ -353,7 +372,7 @@ def _near(share: np.ndarray, p: float, n: int) -> np.ndarray:
     return np.abs(share - p) <= 6 * np.sqrt(p * (1 - p) / n)
 
 
-def _pattern(gone: np.ndarray, p: float) -> str:
+def _pattern(gone: np.ndarray) -> str:
     batch, seq, d_model = gone.shape
     if gone.all() or not gone.any():
         return "all or none"
@@ -373,7 +392,7 @@ def _pattern(gone: np.ndarray, p: float) -> str:
 
 def drawn_from_generator(answers: Sequence[Answer], question: Question) -> dict[str, bool]:
     """Whether chance comes from the generator given: calls with one generator, with it again, and with an equal one."""
-    first, second, equal = (np.asarray(answer.value, dtype=float) for answer in answers)
+    first, second, equal = (_real(answer.value) for answer in answers)
     return {
         "a generator in the same state gives the same answer": bool(np.array_equal(first, equal)),
         "the next call with the same generator gives the same answer": bool(np.array_equal(first, second)),

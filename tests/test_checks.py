@@ -86,7 +86,22 @@ def test_what_needs_an_earlier_function_is_open_while_that_one_is_missing(bundle
     )
 
 
-# ---------------------------------------------------------------- the four outcomes
+@pytest.mark.parametrize("name", ["leak", "breaking_inputs", "diagnose"])
+def test_where_nothing_can_be_judged_here_the_report_says_when_it_can(name, bundle, capsys):
+    namespace = {"check": checks.check, "own": checks.own, name: REFERENCES[name]}
+    exec(f"check({name!r}); mine = own({name!r})", namespace)
+    text = capsys.readouterr().out
+    assert f"– {name}: graded on submission, 0 of " in text and "✓" not in text
+    assert "only be judged on submission, or here once the earlier functions that it needs are right" in text
+    assert namespace["mine"] is None  # nobody knows whether it is right
+
+
+@pytest.mark.parametrize("name", ["breaking_inputs", "write_memory", "equivariance_gap"])
+def test_a_stub_is_not_attempted_also_where_the_rest_waits_for_an_earlier_function(name, bundle):
+    assert checks.shipped_verdict(name, stub, {}).outcome == "not attempted"
+
+
+# ---------------------------------------------------------------- the outcomes
 
 
 def test_correct_says_so_and_does_not_raise(bundle, capsys):
@@ -114,7 +129,7 @@ def test_not_right_yet(bundle, capsys):
     assert "not right yet, 0 of 2 points" in raised and "✗" in text
 
 
-def stub(x, gamma, beta, eps=1e-5):
+def stub(*args, **kwargs):
     raise NotImplementedError
 
 

@@ -169,6 +169,8 @@ def test_links_pipes_folders_and_devices_are_refused_without_waiting(tmp_path):
     for name, word in words.items():
         with pytest.raises(Refused, match=word):
             read(tmp_path / f"{name}.ipynb")
+    with pytest.raises(Refused, match=r"backup made with cp -al .* copy made with cp -r"):
+        read(tmp_path / "hard.ipynb")
     with pytest.raises(Refused, match="pipe or a device"):
         read(os.devnull)
 

@@ -84,6 +84,43 @@ def test_trivial_answers_earn_nothing(exercise):
         assert verdict.points == 0, (answer, verdict.properties)
 
 
+def with_numbers_as(change, function):
+    """The function, with `change` applied to every number and array of what it returns."""
+
+    def changed(value):
+        if isinstance(value, tuple | list):
+            return type(value)(map(changed, value))
+        if isinstance(value, dict):
+            return {key: changed(part) for key, part in value.items()}
+        return value if isinstance(value, str | bool | None) else change(np.asarray(value))
+
+    return lambda *args, **kwargs: changed(function(*args, **kwargs))
+
+
+ALSO_WITHOUT_NUMBERS = ["could_be_layer_norm", "diagnose"]  # truth values and text are due
+
+
+@each
+def test_an_imaginary_part_is_not_passed_over(exercise):
+    answer = with_numbers_as(lambda array: array * (1 + 1j) + 1j, exercise.reference_function)
+    assert judge_function(exercise, 3, answer).points == 0 or exercise.name in ALSO_WITHOUT_NUMBERS
+
+
+@each
+def test_text_is_no_number(exercise):
+    answer = with_numbers_as(lambda array: array.astype(str).tolist(), exercise.reference_function)
+    assert judge_function(exercise, 3, answer).points == 0 or exercise.name in ALSO_WITHOUT_NUMBERS
+
+
+@each
+def test_real_numbers_stored_as_complex_ones_are_right(exercise):
+    def complex_ones(array):
+        return array.astype(complex) if array.dtype.kind == "f" else array
+
+    answer = with_numbers_as(complex_ones, exercise.reference_function)
+    assert judge_function(exercise, 3, answer).outcome == "correct"
+
+
 def judged(drawn, function):
     return judge_sheet(drawn, in_this_process(drawn.exercise, function))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from nbformat import validate
@@ -11,11 +12,12 @@ from autograder import grading, results
 from autograder.clean import clean, is_check
 from autograder.commands import main
 from autograder.demo import answered, lesson_solution, samples, with_cell
+from autograder.finding import submissions
 from autograder.lessons import find
 
 LESSON = find("02_layer_norm")
 RIGHT = {e.name: lesson_solution(LESSON, e.name) for e in LESSON.exercises}
-FIRST, SECOND, *REST = RIGHT
+FIRST, SECOND, *_ = RIGHT
 MOST = LESSON.points
 AFTER_IMPORTS = 2
 
@@ -309,6 +311,26 @@ def test_grade_writes_the_results_of_a_whole_folder(tmp_path):
     assert set(ben[FIRST]) == {"name", "points", "max_points", "outcome", "mistake", "message", "properties"}
     assert sum(1 for exercise in ben.values() if exercise["mistake"]) == 3
     assert ben[FIRST]["points"] == pytest.approx(sum(p["points"] for p in ben[FIRST]["properties"]))
+
+
+def test_a_folder_named_after_the_lesson_may_hold_the_students_folders(tmp_path):
+    top = tmp_path / LESSON.name
+    for student in ("ann", "ben"):
+        put(top / student, {})
+    assert [(found.student, found.reason) for found in submissions(top)] == [("ann", ""), ("ben", "")]
+
+
+def test_a_folder_named_after_the_lesson_may_be_a_students(tmp_path, monkeypatch):
+    put(tmp_path / "ann" / LESSON.name, {}, "other.ipynb")
+    (tmp_path / "ben" / LESSON.name).mkdir(parents=True)
+    assert [(found.student, found.reason) for found in submissions(tmp_path / "ann" / LESSON.name)] == [
+        ("ann", "")
+    ]
+    (nothing,) = submissions(tmp_path / "ben" / LESSON.name)
+    assert nothing.student == "ben" and "no notebook of this lesson" in nothing.reason
+    assert [found.student for found in submissions(tmp_path)] == ["ann", "ben"]
+    monkeypatch.chdir(tmp_path / "ben" / LESSON.name)
+    assert [found.student for found in submissions(Path("."))] == ["ben"]
 
 
 def test_grade_refuses_a_notebook_of_no_known_lesson(tmp_path, capsys):

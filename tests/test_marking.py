@@ -83,6 +83,28 @@ def test_a_mistake_whose_numbers_are_noise_is_known_by_where_it_is_wrong():
     assert mark(sheet, right, [[Answer(v)] for v in right], wrong).mistake is None
 
 
+def test_a_sheet_of_open_properties_is_neither_right_nor_wrong():
+    sheet = Sheet(
+        "double",
+        ("x",),
+        (Property("with the judge", 2.0), Property("zero stays zero", 1.0, needs_values=True)),
+        (Item("with the judge", ask(), open=True), Item("zero stays zero", ask(), open=True)),
+    )
+    verdict = mark(sheet, [None, None], [[], []], {})
+    assert (verdict.outcome, verdict.points, verdict.max_points) == ("open", 0.0, 3.0)
+
+
+def test_a_stub_is_not_attempted_where_the_rest_is_open():
+    stub = Failure("not attempted", "the stub", "NotImplementedError")
+    sheet = Sheet(
+        "double",
+        ("x",),
+        (Property("values", 2.0), Property("with the judge", 2.0)),
+        (Item("values", ask(X[0]), 2 * X[0]), Item("with the judge", ask(), open=True)),
+    )
+    assert mark(sheet, [stub, None], [[Answer(failure=stub)], []], {}).outcome == "not attempted"
+
+
 def test_an_open_property_is_neither_right_nor_wrong():
     sheet = Sheet(
         "double",

@@ -10,6 +10,9 @@ from autograder.exercises import all_exercises
 from autograder.judge import in_this_process, judge_function, judge_sheet
 from autograder.sheets import Drawn
 from course import report
+from course.compare import Difference
+from course.marking import Finding
+from course.questions import Call, Question, ask
 
 EXERCISES = list(all_exercises().values())
 each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
@@ -95,6 +98,77 @@ def test_html_and_text_say_the_same(exercise):
     for sentence in report.sentences(verdict):
         assert re.sub(r"\s+", " ", sentence) in text
     assert re.sub(r"<[^>]+>|\s", "", report.sentences(verdict)[-1]) in re.sub(r"\s", "", bare)
+
+
+def test_inputs_take_eight_lines_at_most_and_the_last_says_what_is_missing():
+    def lines_of(*arrays):
+        found = Finding("values", ask(*arrays), Difference("value"), ("x", "y", "z"))
+        return report._input_lines(found, "double")
+
+    fits = lines_of(np.eye(4), np.ones((3, 2)))
+    assert len(fits) == 8 and "not shown" not in fits[-1]
+    cut = lines_of(np.eye(4), np.eye(4), np.eye(4))
+    assert cut[0] == "double(x, y, z)" and len(cut) == 8
+    assert cut[-1] == "… (6 more lines of inputs, not shown)"
+
+
+def test_calls_with_other_inputs_show_each_of_them():
+    one, two, gamma = np.array([1.0]), np.array([2.0]), np.array([3.0])
+    calls = (Call((one, gamma)), Call((two,), {"gamma": gamma}))
+    found = Finding("alone", Question(calls), Difference("value"), ("x", "gamma"))
+    assert report._input_lines(found, "norm") == [
+        "norm(x, gamma)",
+        "norm(x_2, gamma=gamma)",
+        "x = [1.]",
+        "gamma = [3.]",
+        "x_2 = [2.]",
+    ]
+
+
+@each
+def test_no_report_shows_more_than_eight_lines_of_inputs(exercise):
+    for item in Drawn(exercise, 4).sheet.items:
+        found = Finding(item.property, item.question, Difference("value"), exercise.parameters)
+        assert len(report._input_lines(found, exercise.name)) <= 8
+
+
+def test_points_lost_to_float32_are_told_beside_another_cause():
+    exercise = all_exercises()["layer_norm"]
+
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        return exercise.reference_function(x, gamma, beta).astype(np.float32)
+
+    verdict = judge_function(exercise, 4, layer_norm)
+    assert any(r.passed and r.points < r.max_points for r in verdict.properties)
+    assert verdict.mistake != "single-precision"
+    assert "computed in float32" in report.message(verdict)
+
+
+def test_a_changed_input_is_told_before_what_follows_from_it():
+    def layer_norm(x, gamma, beta, eps=1e-5):
+        deviation = np.sqrt(x.var(-1, keepdims=True) + eps)
+        x -= x.mean(-1, keepdims=True)  # no whole number may take this
+        x /= deviation
+        return gamma * x + beta
+
+    verdict = judge_function(all_exercises()["layer_norm"], 4, layer_norm)
+    lost = [result.name for result in verdict.properties if not result.passed]
+    assert lost == ["integers work like floats", "leaves its inputs unchanged"]
+    assert verdict.finding.property == "leaves its inputs unchanged"
+    assert "the answer is right, but layer_norm changed what it was given" in report.message(verdict)
+
+
+@pytest.mark.parametrize("name, function", [("diagnose", "block"), ("residual", "f")])
+def test_a_function_that_is_called_too_often_is_named(name, function):
+    exercise = all_exercises()[name]
+
+    def asks_for_ever(*args):
+        while True:
+            next(value for value in args if callable(value))(np.zeros((1, 2, 4)))
+
+    verdict = judge_function(exercise, 4, asks_for_ever)
+    assert f"{name} called {function} more than " in report.message(verdict)
+    assert "RuntimeError" not in report.text(verdict)
 
 
 @each

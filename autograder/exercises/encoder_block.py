@@ -733,10 +733,6 @@ def mask_from_fresh_seed(branch: Array, p: float, rng: np.random.Generator) -> A
     return mask_of_entries(branch, p, np.random.default_rng(0))
 
 
-def full_mask(branch: Array, p: float, rng: np.random.Generator) -> Array:
-    return np.ones(branch.shape)
-
-
 def divide(p: float) -> float:
     return 1 / (1 - p)
 

@@ -1155,7 +1155,8 @@ def top_memories(x: np.ndarray, W1: np.ndarray, b1: np.ndarray, W2: np.ndarray, 
     A memory adds coefficient times value; its strength is the length of that vector (Euclidean).
     A memory whose coefficient is 0 is silent and never listed, so a list may be shorter than k, or empty.
 
-    x : (T, d_model)   W1 : (d_model, d_ff)   b1 : (d_ff,)   W2 : (d_ff, d_model)   k : int >= 1
+    x : (T, d_model)   W1 : (d_model, d_ff)   b1 : (d_ff,)   k : int >= 1
+    W2 : (d_ff, d_model), no row of it all zeros
     returns : a list of T lists of ints, strongest first; at equal strength the lower index first
 
     >>> W1, b1 = np.array([[1, 0, -1], [0, 1, 1]]), np.array([0, -3, 0])
@@ -1380,6 +1381,15 @@ TOP.mistake(
     "The value counts with the sum of its entries, so plus and minus cancel. Its length is the Euclidean one.",
     top_slip(strength=lambda z, W2: relu(z) * W2.sum(axis=1)),
 )
+
+
+@TOP.mistake(
+    "lengths-of-the-keys",
+    "The lengths are those of the keys, the columns of W1. A memory adds its value, a row of W2.",
+)
+def _(x, W1, b1, W2, k):
+    by_keys = top_slip(strength=lambda z, W2: relu(z) * np.linalg.norm(W1, axis=0))
+    return by_keys(x, W1, b1, W2, k)
 
 
 @TOP.mistake(
@@ -1935,6 +1945,11 @@ AND.mistake(
     and_slip(w=lambda v: np.linalg.pinv(v).sum(axis=0)),
 )
 AND.mistake(
+    "inverse-of-a-square-only",
+    "A matrix has an inverse (inv, solve) only where it is square. With fewer directions than numbers you need another way to w.",
+    and_slip(w=lambda v: np.linalg.inv(v) @ np.ones(len(v))),
+)
+AND.mistake(
     "parts-swapped",
     "The two parts are swapped: w first, then b.",
     lambda directions: and_unit(directions)[::-1],
@@ -1955,6 +1970,11 @@ def _(directions):
     return answer
 
 
+AND.pair(
+    "inverse-of-a-square-only",
+    "wrong-side-of-the-inverse",
+    and_slip(w=lambda v: np.linalg.inv(v).sum(axis=0)),
+)
 AND.pair("or-unit", "sum-of-directions", and_slip(plain_sum, lambda v, w: 0.0))
 AND.pair("sum-of-directions", "threshold-one-half", and_slip(plain_sum, lambda v, w: 0.5 - len(v)))
 AND.pair("sum-of-directions", "never-fires", and_slip(plain_sum, lambda v, w: -1.0 * len(v)))
@@ -2204,6 +2224,28 @@ WRITE.mistake(
     write_slip(keys=lambda key: [key, -key]),
 )
 WRITE.mistake(
+    "key-negated-instead-of-the-value",
+    "The minus sign of the second unit stands in its key. It belongs to its value: what that unit finds is taken away.",
+    write_slip(keys=lambda key: [key, -key], values=lambda value: [value, value]),
+)
+WRITE.mistake(
+    "minus-inside-the-relu",
+    "The minus sign stands inside the second ReLU, on its key and its bias. It stands in front of the ReLU: on the value.",
+    write_slip(
+        keys=lambda key: [key, -key], biases=lambda t: [-t, t + 1], values=lambda value: [value, value]
+    ),
+)
+WRITE.mistake(
+    "second-unit-mirrored",
+    "The second unit has minus the key and minus the bias, so it fires below threshold + 1. It should fire above.",
+    write_slip(keys=lambda key: [key, -key], biases=lambda t: [-t, t + 1]),
+)
+WRITE.mistake(
+    "both-keys-negative",
+    "Both units read minus the key, so they fire where the match is far below. The key goes in as it is.",
+    write_slip(keys=lambda key: [-key, -key]),
+)
+WRITE.mistake(
     "key-and-value-swapped",
     "Key and value are swapped: the key belongs into W1, the value into W2.",
     lambda params, key, threshold, value: write_memory(params, value, threshold, key),
@@ -2232,6 +2274,11 @@ WRITE.mistake(
     "value-in-b2",
     "The value also goes into b2, so every token gets it.",
     write_slip(b2=lambda b2, value: b2 + value),
+)
+WRITE.mistake(
+    "value-missing-everywhere",
+    "Every answer is one value too low: it was taken from b2, or both units read minus the key and minus their bias.",
+    write_slip(b2=lambda b2, value: b2 - value),
 )
 WRITE.mistake("b2-lost", "b2 is set to 0. It stays as it was.", write_slip(b2=lambda b2, value: 0.0 * b2))
 WRITE.mistake(
@@ -2314,6 +2361,26 @@ def _(params, key, threshold, value):
     W1, b1, W2, b2 = params
     b1[-1]
     return write_memory((W1, b1, W2, b2), key, threshold, value)
+
+
+@WRITE.mistake(
+    "value-added-into-b2",
+    "The value is added into the b2 that was passed in (+= works in place). b2 stays as it was.",
+)
+def _(params, key, threshold, value):
+    W1, b1, W2, b2 = write_memory(params, key, threshold, value)
+    b2 += value
+    return W1, b1, W2, b2
+
+
+@WRITE.mistake(
+    "b2-emptied",
+    "The b2 that was passed in is set to 0 in place. It stays as it was.",
+)
+def _(params, key, threshold, value):
+    W1, b1, W2, b2 = write_memory(params, key, threshold, value)
+    b2[:] = 0
+    return W1, b1, W2, b2
 
 
 @WRITE.mistake("changes-input", "An array that was passed in is changed. Whoever passed it finds it changed.")

@@ -817,13 +817,50 @@ BATCH_NORM.mistake(
     "You change the caller's running arrays (*= or += works in place). Return new ones and leave theirs alone.",
 )
 def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
-    y, new_mean, new_var = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    y, *_ = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
     if training:
+        axes, n = leading(x), all_rows(x)
         mean *= 1 - momentum
-        mean += new_mean - mean
-        var *= 1 - momentum
-        var += new_var - var
+        mean += momentum * x.mean(axis=axes)
+        if n > 1:
+            var *= 1 - momentum
+            var += momentum * x.var(axis=axes) * n / (n - 1)
     return y, mean, var
+
+
+@BATCH_NORM.mistake(
+    "running-values-written-over",
+    "You write the new running values into the caller's arrays (mean[:] = ...). Return new ones and leave theirs alone.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    y, new_mean, new_var = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    mean[:], var[:] = new_mean, new_var
+    return y, mean, var
+
+
+@BATCH_NORM.mistake(
+    "x-in-place",
+    "You normalise inside the caller's x (-= and /= work in place). Whoever still holds x finds it changed.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    centre, spread = (x.mean(axis=leading(x)), x.var(axis=leading(x))) if training else (mean, var)
+    _, *running = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    x -= centre
+    x /= np.sqrt(spread + eps)
+    x *= gamma
+    x += beta
+    return x, *running
+
+
+@BATCH_NORM.mistake(
+    "x-centred-in-place",
+    "You take the mean away inside the caller's x (-= works in place). Whoever still holds x finds it changed.",
+)
+def _(x, gamma, beta, mean, var, training, momentum=0.1, eps=1e-5):
+    centre, spread = (x.mean(axis=leading(x)), x.var(axis=leading(x))) if training else (mean, var)
+    _, *running = wrong_batch_norm()(x, gamma, beta, mean, var, training, momentum, eps)
+    x -= centre
+    return gamma * x / np.sqrt(spread + eps) + beta, *running
 
 
 @BATCH_NORM.mistake(
@@ -1727,6 +1764,26 @@ LEAK.mistake(
     "next-sentence-only",
     "You look at the next sentence only. A leak may reach any of them.",
     wrong_leak(measure=lambda change, j: np.abs(change[(j + 1) % len(change)]).max()),
+)
+LEAK.mistake(
+    "only-after-j",
+    "You look at the sentences after j only. A leak may reach those before it too.",
+    wrong_leak(measure=lambda change, j: np.abs(change[j + 1 :]).max(initial=0.0)),
+)
+LEAK.mistake(
+    "only-after-j-fails-at-the-end",
+    "You look at the sentences after j only, and where j is the last one, none is left. A leak may reach those before it too.",
+    wrong_leak(measure=lambda change, j: np.abs(change[j + 1 :]).max()),
+)
+LEAK.mistake(
+    "only-before-j",
+    "You look at the sentences before j only. A leak may reach those after it too.",
+    wrong_leak(measure=lambda change, j: np.abs(change[:j]).max(initial=0.0)),
+)
+LEAK.mistake(
+    "only-before-j-fails-at-the-start",
+    "You look at the sentences before j only, and where j is 0, none is left. A leak may reach those after it too.",
+    wrong_leak(measure=lambda change, j: np.abs(change[:j]).max()),
 )
 LEAK.mistake(
     "first-token-only",
@@ -2743,6 +2800,21 @@ def variance_far_but_inside(rng: np.random.Generator, d: int, decimals: int) -> 
             return rows[fitting.argmax()]
 
 
+def variance_just_outside(rng: np.random.Generator, d: int, decimals: int) -> np.ndarray:
+    """A row whose variance a whole unit of the last place in every entry would explain, but half a unit does not."""
+    unit = 10.0**-decimals
+
+    def make():
+        variance = 1 + rng.choice([-1, 1]) * 1.3 * unit
+        return (np.sqrt(variance) * normalised(rng, d)).round(decimals)
+
+    def fits(row):
+        mean, variance = reach(row, decimals)
+        return mean < 0.9 and variance < 1.8 and abs(row.var() - 1) > 1.1 * unit
+
+    return drawn_until(make, fits)
+
+
 def mixed(rng: np.random.Generator, rows: list[np.ndarray], decimals: int) -> Question:
     """The rows in random order, as one case."""
     return ask(rng.permutation(np.array(rows)), decimals)
@@ -2806,6 +2878,7 @@ def near_the_allowance(rng):
     for decimals in (2, 3):
         rows = [mean_just_outside(rng, 8, decimals) for _ in range(2)]
         rows += [variance_far_but_inside(rng, 8, decimals) for _ in range(2)]
+        rows += [variance_just_outside(rng, 8, decimals) for _ in range(2)]
         rows.append(wrong_variance(rng, 8, decimals))
         yield mixed(rng, rows, decimals)
     # whole numbers: an entry printed as 0 cannot be closer to 0 than 0
@@ -2832,6 +2905,13 @@ def mean_fits(rows: np.ndarray, half: float) -> np.ndarray:
 def variance_fits(rows: np.ndarray, half: float, ddof: int = 0) -> np.ndarray:
     """Whether the standard deviation can be 1: it moves by no more than every entry does."""
     return np.abs(rows.std(axis=-1, ddof=ddof) - 1) <= half
+
+
+def squares_fit(rows: np.ndarray, allowed: float) -> np.ndarray:
+    """Whether the mean of squares can be 1 where every entry may move by `allowed`."""
+    smallest = np.maximum(np.abs(rows) - allowed, 0) ** 2
+    largest = (np.abs(rows) + allowed) ** 2
+    return (smallest.mean(axis=-1) <= 1) & (largest.mean(axis=-1) >= 1)
 
 
 def wrong_detector(
@@ -2892,6 +2972,16 @@ COULD_BE_LAYER_NORM.mistake(
     "whole-unit",
     "You allow a whole unit of the last place. Rounding moves an entry by at most half a unit.",
     wrong_detector(half=lambda decimals: 10.0**-decimals),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "whole-unit-for-the-variance",
+    "In the test of the variance every entry may move by a whole unit of the last place. Rounding moves it by at most half a unit.",
+    wrong_detector(variance=lambda rows, half: squares_fit(rows, 2 * half)),
+)
+COULD_BE_LAYER_NORM.mistake(
+    "whole-unit-for-the-deviation",
+    "You allow the standard deviation a whole unit of the last place. It moves no further than an entry: half a unit.",
+    wrong_detector(variance=lambda rows, half: variance_fits(rows, 2 * half)),
 )
 COULD_BE_LAYER_NORM.mistake(
     "allowance-of-0.01",

@@ -273,6 +273,30 @@ def _(x, f):
     return x + change
 
 
+def raises_another(error: type[Exception]) -> Callable:
+    """The add, with this error where the shape does not fit."""
+
+    def wrong(x, f):
+        change = f(x)
+        if not same_shape(x, change):
+            raise error("shape")
+        return x + change
+
+    return wrong
+
+
+for mistake_id, error in (
+    ("raises-type-error", TypeError),
+    ("raises-runtime-error", RuntimeError),
+    ("raises-exception", Exception),
+):
+    RESIDUAL.mistake(
+        mistake_id,
+        f"Where the shape does not fit you raise {error.__name__}. An array with the wrong shape is a ValueError.",
+        raises_another(error),
+    )
+
+
 @RESIDUAL.mistake(
     "keeps-quiet",
     "Where the shape does not fit you return something and go on. The caller must be told, by a ValueError.",
@@ -1276,6 +1300,31 @@ def _(Js, residual=True):
 
 
 @STACK_JACOBIAN.mistake(
+    "adds-the-identity-in-place",
+    "You add the identity into the caller's arrays (J += np.eye(d) works in place). Called again, your function finds "
+    "other layers; arrays of whole numbers refuse it.",
+)
+def _(Js, residual=True):
+    total = np.eye(len(Js[0]))
+    for J in Js:
+        if residual:
+            J += np.eye(len(J))
+        total = J @ total
+    return total
+
+
+@STACK_JACOBIAN.mistake(
+    "changes-the-first-layer",
+    "Your product starts as the caller's first array, and the identity is added into that (+= works in place).",
+)
+def _(Js, residual=True):
+    total = Js[0]
+    if residual:
+        total += np.eye(len(total))
+    return wrong_stack(start=lambda Js: total, used=lambda Js: Js[1:])(Js, residual)
+
+
+@STACK_JACOBIAN.mistake(
     "integer-result",
     "Your running product has the type of the first layer. With whole numbers in, later fractions are cut off.",
 )
@@ -1581,6 +1630,11 @@ EDIT_REPORT.mistake(
     "angle",
     "You return the angle. Its cosine is asked for.",
     wrong_report(cosine=lambda x, y: np.arccos(np.clip(right_cosine(x, y), -1, 1))),
+)
+EDIT_REPORT.mistake(
+    "angle-in-degrees",
+    "You return the angle, in degrees. Its cosine is asked for.",
+    wrong_report(cosine=lambda x, y: np.degrees(np.arccos(np.clip(right_cosine(x, y), -1, 1)))),
 )
 EDIT_REPORT.mistake(
     "cosine-distance",
@@ -2786,6 +2840,36 @@ STACK_BACKWARD.mistake(
     "layers-not-reversed",
     "Going back you use the weights in the order of the way forward. The last layer comes first.",
     wrong_backward(used=lambda Ws: Ws[::-1]),
+)
+
+
+def one_input_for_all(pick: Callable) -> Callable:
+    """Back-propagation in which every dW multiplies with one x: pick(the stack's input, its output)."""
+
+    def wrong(x, Ws, g, residual=True):
+        bottom, hidden = x, []
+        for W in Ws:
+            hidden.append(np.tanh(x @ W))
+            x = x + hidden[-1] if residual else hidden[-1]
+        dWs = []
+        for h, W in zip(hidden[::-1], Ws[::-1]):
+            dz = g * (1 - h**2)
+            dWs.insert(0, pick(bottom, x).T @ dz)
+            g = g + dz @ W.T if residual else dz @ W.T
+        return g, dWs
+
+    return wrong
+
+
+STACK_BACKWARD.mistake(
+    "dW-from-the-first-input",
+    "Every dW multiplies with the x of the call, which only the first layer read. W multiplied the input of its own layer.",
+    one_input_for_all(lambda bottom, top: bottom),
+)
+STACK_BACKWARD.mistake(
+    "dW-from-the-last-output",
+    "Every dW multiplies with what came out of the last layer: x was overwritten on the way forward. Keep the input of each layer.",
+    one_input_for_all(lambda bottom, top: top),
 )
 
 

@@ -7,6 +7,8 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 _DECLARED: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {}
 
 
@@ -16,6 +18,11 @@ def figure_data(function: Callable[[], dict[str, Any]]) -> Callable[[], dict[str
         raise ValueError(f"two figures share the name {function.__name__}")
     _DECLARED[function.__name__] = (function.__module__.rsplit(".", 1)[-1], function)
     return function
+
+
+def single(array: Any) -> np.ndarray:
+    """The numbers in float32: a picture needs few digits."""
+    return np.asarray(array, dtype=np.float32)
 
 
 def by_lesson() -> dict[str, dict[str, Callable[[], dict[str, Any]]]]:

@@ -1,4 +1,4 @@
-"""Numbers for the figures of lesson 5. Pictures need few digits, so most arrays are float32."""
+"""Numbers for the figures of lesson 5."""
 
 from __future__ import annotations
 
@@ -31,13 +31,8 @@ from autograder.exercises.encoder_block import (
 )
 from autograder.exercises.layer_norm import layer_norm_backward
 from autograder.exercises.positional_encoding import positional_encoding
-from autograder.figures import figure_data
+from autograder.figures import figure_data, single
 from course.worked_example import BETA, GAMMA, NUM_HEADS, WEIGHTS_H, X
-
-
-def single(array: Any) -> np.ndarray:
-    return np.asarray(array, dtype=np.float32)
-
 
 # ---------------------------------------------------------------- the worked example
 

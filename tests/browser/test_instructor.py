@@ -1,6 +1,5 @@
 """An instructor looks at a hostile submission: nothing in it runs, and what is honest is still there."""
 
-import base64
 import json
 import os
 import subprocess
@@ -20,7 +19,6 @@ from tests.browser.corpus import CANARY, HTML, MARKDOWN, RUN
 LESSON = find("02_layer_norm")
 NAME = LESSON.name
 HOSTILE = f"x<img src=x onerror={RUN}>"  # the name of a student and of a file
-PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 RAISES = """\
 class Loud(Exception):
     def _repr_html_(self):
