@@ -183,11 +183,15 @@ def prepare(converter: Autograde) -> None:
 
 
 def register(lesson: Lesson, coursedir: CourseDirectory) -> None:
-    """Make sure that the gradebook knows the lesson's cells, as `nbgrader generate_assignment` would have done."""
+    """Make sure that the gradebook knows the lesson's cells, as `nbgrader generate_assignment` would have done.
+
+    Where a killed run left only some of them there, all are written anew.
+    """
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
         try:
-            gradebook.find_notebook(lesson.name, lesson.name)
-            return
+            known = gradebook.find_notebook(lesson.name, lesson.name)
+            if known.submissions or {cell.name for cell in known.source_cells} == set(lesson.cells):
+                return
         except MissingEntry:
             gradebook.update_or_create_assignment(lesson.name)
     about = {"notebook": lesson.name, "assignment": lesson.name, "db_url": coursedir.db_url}

@@ -304,6 +304,27 @@ def test_the_class_runner_killed_and_started_again_gives_the_same_rows(course, t
     assert {path: path.stat().st_mtime_ns for path in root.glob("autograded/*/*/*.ipynb")} == files
 
 
+def test_a_lesson_that_a_killed_run_left_half_written_in_the_gradebook_is_written_anew(tmp_path, monkeypatch):
+    root = tmp_path / "course"
+    root.mkdir()
+    (root / "nbgrader_config.py").write_text(CONFIG)
+    coursedir = class_run.api_of(root).coursedir
+    write, left = Gradebook.update_or_create_source_cell, iter(range(3))
+    with monkeypatch.context() as killed, pytest.raises(StopIteration):
+        killed.setattr(
+            Gradebook,
+            "update_or_create_source_cell",
+            lambda *args, **about: (next(left), write(*args, **about)),
+        )
+        nbgrader_steps.register(LESSON, coursedir)
+    known = []
+    for _ in range(2):
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            known.append({cell.name for cell in gradebook.find_notebook(NAME, NAME).source_cells})
+        nbgrader_steps.register(LESSON, coursedir)
+    assert len(known[0]) == 3 and known[1] == set(LESSON.cells)
+
+
 def test_a_class_is_graded_only_in_a_course_folder_with_submissions(tmp_path, monkeypatch, capsys):
     for folder, config, words in [("plain", "", "no course folder"), ("empty", CONFIG, "Nobody handed in")]:
         (tmp_path / folder).mkdir()
