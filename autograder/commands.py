@@ -148,6 +148,8 @@ def _class(options: argparse.Namespace) -> int:
         return _say(
             f"There is no lesson {options.lesson!r}. The lessons are: {', '.join(lessons.names())}.", USAGE
         )
+    lesson = lessons.find(options.lesson)
+    lesson.exercises  # noqa: B018  (loaded while the warm process starts)
     too_weak = _too_weak(options)
     if too_weak:
         return _say(too_weak, USAGE)
@@ -157,7 +159,7 @@ def _class(options: argparse.Namespace) -> int:
             "look up the references. To grade all the same, add --accept-process-isolation.",
             USAGE,
         )
-    return grade_and_show(Path.cwd(), lessons.find(options.lesson), options.jobs)
+    return grade_and_show(Path.cwd(), lesson, options.jobs)
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ from autograder.children import Child, Ran
 from autograder.clean import Piece, checked_name, is_check, plain
 from autograder.exercise import Exercise
 from autograder.exercises import find
+from autograder.following import AskTool
 from autograder.judge import Ask, judge
 from autograder.sanitize import safe_formulas, safe_outputs
 from course import report
@@ -82,7 +83,7 @@ def _graded(
                 _run_cell(cell, session)
             elif is_check(cell):
                 name = checked_name(cell)
-                verdict = _verdict(name, seed, session, tools) if session.defines(name) else None
+                verdict = _verdict(name, seed, session, tools.ask) if session.defines(name) else None
                 later = (
                     verdict and verdict.outcome == "not attempted" and _defined_in(graded.cells[place:], name)
                 )
@@ -93,15 +94,16 @@ def _graded(
         checks = [cell for cell in graded.cells if is_check(cell)]
         for name in map(checked_name, checks):
             if name not in verdicts:  # defined only further down, or not at all
-                verdicts[name] = _verdict(name, seed, session, tools)
+                tool = tools.ask if session.defines(name) else None
+                verdicts[name] = _verdict(name, seed, session, tool)
     for cell in checks:
         write(cell, verdicts[checked_name(cell)], seed, level)
     return graded, tuple(verdicts[checked_name(cell)] for cell in checks)
 
 
-def _verdict(name: str, seed: int, session: Session, tools: Tools) -> Verdict:
+def _verdict(name: str, seed: int, session: Session, ask_tool: AskTool | None) -> Verdict:
     exercise = find(name)
-    return judge(exercise, seed, session.asking(exercise), tools.ask if session.defines(name) else None)
+    return judge(exercise, seed, session.asking(exercise), ask_tool)
 
 
 def _runs(cell: NotebookNode, skipped: set[str]) -> bool:
