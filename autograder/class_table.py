@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -25,15 +33,24 @@ def console() -> Console:
 
 
 def progress(console: Console) -> Progress:
-    """A bar with the number of submissions done, the states so far and the time left."""
+    """A bar with the number of submissions done, the states so far, the rate and the time left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[states]}"),
+        Rate(),
         TimeRemainingColumn(),
     )
     return Progress(*columns, console=console, auto_refresh=False)  # no thread beside the workers' forks
+
+
+class Rate(ProgressColumn):
+    """How many submissions a minute, of late."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{60 * speed:.0f} a minute" if speed else "")
 
 
 def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson) -> Table:

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -46,8 +47,11 @@ class Line:
 
     @property
     def alive(self) -> bool:
-        """Whether the warm process can still be forked."""
-        return self._control.fileno() >= 0
+        """Whether the warm process is there, as far as can be seen from this end."""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: closed here
+            ready, _, _ = select.select([self._control], [], [], 0)
+            return not ready or bool(self._control.recv(1, socket.MSG_PEEK))
+        return False
 
     def fork(self, theirs: socket.socket, settings: Mapping[str, Any]) -> int:
         """Fork a child that talks on this socket; its number at the warm process. Raises NotStarted."""
