@@ -3,11 +3,12 @@
 import os
 import sys
 
-# The judge works with small matrices: threads would not help, and a process with threads cannot be forked safely.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# jsonschema can do without it: it checks internationalised addresses, and takes 1.5 s to import.
-sys.modules.setdefault("rfc3987_syntax", None)
+if __name__ == "__main__":  # what stands here decides how the libraries below are imported
+    # The judge works with small matrices: threads would not help, and a process with threads is not forked safely.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # jsonschema can do without it: it checks internationalised addresses, and takes 1.5 s to import.
+    sys.modules.setdefault("rfc3987_syntax", None)
 
-from autograder.commands import main  # noqa: E402  (after what decides how libraries are imported)
+    from autograder.commands import main
 
-sys.exit(main())
+    sys.exit(main())
