@@ -5,7 +5,7 @@ import csv
 import pytest
 from nbgrader.api import Gradebook
 
-from autograder.__main__ import main
+from autograder.commands import main
 from autograder.csv_export import Cell
 from autograder.lessons import ROOT
 from tests.test_grading import LESSON, put

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from autograder import class_run, class_table, nbgrader_steps, regrading
-from autograder.__main__ import main
+from autograder.commands import main
 from autograder.exercises import find as find_exercise
 from autograder.lessons import ROOT
 from tests.test_grading import FIRST, LESSON, put, right
