@@ -14,17 +14,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nbgrader.api import Assignment, Grade, Gradebook, SubmittedAssignment, SubmittedNotebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.apps.baseapp import NbGrader
 from nbgrader.converters import Autograde
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import capture_log, temp_attrs
 from rich.console import Console
+from sqlalchemy import func
 
 from autograder import class_table, regrading, results
 from autograder.direct import grade_directly
 from autograder.lessons import Lesson, find
 from autograder.nbgrader_steps import is_up_to_date, register, state_in
 from autograder.processes import in_processes
+from autograder.seeds import class_secret, seed_for
 from autograder.versions import engine
 
 Entry = dict[str, Any]
@@ -61,10 +65,10 @@ def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> 
     """The results of these students, each as soon as it is there; what is graded and unchanged comes first."""
     coursedir = api_of(root).coursedir
     register(lesson, coursedir)
-    waiting, before = [], {}
+    waiting, before, recorded = [], {}, recorded_points(coursedir, lesson.name)
     for student in names:
         state = standing(root, lesson, student)
-        if state and state["engine"] == engine(lesson.name):
+        if state and still_holds(root, lesson, student, state, recorded.get(student)):
             yield state["result"]
         elif student != student.strip() or "\n" in student:
             yield results.ungraded(
@@ -173,6 +177,31 @@ def standing(root: Path, lesson: Lesson, student: str) -> dict[str, Any] | None:
     graded = graded_folder(root, lesson.name, student)
     folder = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson.name))
     return state_in(graded, lesson.name) if is_up_to_date(graded, folder, lesson) else None
+
+
+def still_holds(
+    root: Path, lesson: Lesson, student: str, state: dict[str, Any], recorded: float | None
+) -> bool:
+    """Whether grading again would give the same: the grader, the seed and the points in the gradebook are those of this state."""
+    result = state["result"]
+    if state["engine"] != engine(lesson.name) or recorded is None:
+        return False
+    seed = seed_for(class_secret(root), lesson.name, student, state["digest"])
+    return result["seed"] in (seed, None) and abs(recorded - result["points"]) < 1e-6
+
+
+def recorded_points(coursedir: CourseDirectory, lesson: str) -> dict[str, float]:
+    """Student -> the automatic points in the gradebook, of everybody who has rows for this lesson there."""
+    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        query = (
+            gradebook.db.query(SubmittedAssignment.student_id, func.coalesce(func.sum(Grade.auto_score), 0.0))
+            .join(SubmittedAssignment.assignment)
+            .join(SubmittedAssignment.notebooks)
+            .join(SubmittedNotebook.grades)
+            .filter(Assignment.name == lesson)
+            .group_by(SubmittedAssignment.student_id)
+        )
+        return dict(map(tuple, query))
 
 
 def graded_folder(root: Path, lesson: str, student: str) -> Path:

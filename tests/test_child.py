@@ -313,6 +313,29 @@ def test_functions_have_a_budget_and_die_with_their_question(child):
     assert len(called) == 7
 
 
+def test_the_budget_holds_also_past_what_counts_in_the_child(child):
+    child.run_cell(
+        "def sly(x, f):\n"
+        "    (past,) = [c.cell_contents for c in f.__closure__ if getattr(c.cell_contents, '__name__', '') == 'function']\n"
+        "    while True: past(x)",
+        5,
+    )
+    called = []
+    failed = failure(child.ask("sly", ("x", "f"), Question((Call((X, called.append)),), budget=7)))
+    assert "more than 7 times" in failed.message and len(called) == 7
+
+
+def test_what_a_function_was_called_with_stays_as_it_was(child):
+    def spoils(x):
+        x += 1
+        return x
+
+    child.run_cell("def once(x, f): return f(x)", 5)
+    (answer,) = child.ask("once", ("x", "f"), ask(X, spoils))
+    ((received,),) = answer.calls
+    np.testing.assert_array_equal(received[0], X)
+
+
 def test_a_function_is_not_made_to_work_on_huge_arguments(child):
     child.run_cell(
         "def greedy(x, f):\n    return f(np.zeros((1000, 1000)))\ndef far(x, f):\n    return f(10**9)", 5

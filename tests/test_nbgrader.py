@@ -304,6 +304,32 @@ def test_the_class_runner_killed_and_started_again_gives_the_same_rows(course, t
     assert {path: path.stat().st_mtime_ns for path in root.glob("autograded/*/*/*.ipynb")} == files
 
 
+def test_what_the_gradebook_does_not_hold_is_graded_again(copied):
+    graded = copied / "autograded" / "right" / NAME / f"{NAME}.ipynb"
+
+    def graded_again():
+        moment = graded.stat().st_mtime_ns
+        command = [sys.executable, "-m", "autograder", "class", NAME, "--accept-process-isolation"]
+        subprocess.run(command, cwd=copied, check=True, capture_output=True)
+        return graded.stat().st_mtime_ns != moment
+
+    def points():
+        return {student: rows(copied)[student] for student in ("right", "three_mistakes", "untouched")}
+
+    before = points()
+    assert not graded_again()
+    (copied / "gradebook.db").unlink()
+    assert graded_again() and points() == before
+    with Gradebook(f"sqlite:///{copied}/gradebook.db", "transformer_block") as gradebook:
+        gradebook.find_grade(f"check_{FIRST}", NAME, NAME, "right").auto_score = 0.25
+        gradebook.db.commit()
+    assert graded_again() and points() == before
+    seed = result(copied, "right")["seed"]
+    (copied / "class_secret").unlink()
+    assert graded_again() and points() == before
+    assert result(copied, "right")["seed"] != seed
+
+
 def test_a_lesson_that_a_killed_run_left_half_written_in_the_gradebook_is_written_anew(tmp_path, monkeypatch):
     root = tmp_path / "course"
     root.mkdir()

@@ -152,6 +152,26 @@ def test_a_frame_that_is_no_json_object_is_refused(body):
         connection.receive(time.monotonic() + 1)
 
 
+def test_a_message_of_too_many_parts_is_refused_before_it_becomes_objects(monkeypatch):
+    connection, other = pair()
+    monkeypatch.setattr(wire, "MAX_PARTS", 50)
+    for parts, refused in [(20, False), (60, True)]:
+        body = json.dumps({"x": [0] * parts}).encode()
+        other.sendall(struct.pack(">I", len(body)) + body)
+        if refused:
+            with pytest.raises(wire.Malformed, match="too many parts"):
+                connection.receive()
+        else:
+            assert len(connection.receive()["x"]) == parts
+
+
+def test_messages_that_arrive_in_one_piece_are_told_apart():
+    connection, other = pair()
+    bodies = [json.dumps({"number": number}).encode() for number in range(5)]
+    other.sendall(b"".join(struct.pack(">I", len(body)) + body for body in bodies))
+    assert [connection.receive()["number"] for _ in bodies] == list(range(5))
+
+
 def test_a_silent_or_vanished_side_is_noticed():
     connection, raw = pair()
     with pytest.raises(wire.TooLate):
