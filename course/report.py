@@ -78,6 +78,8 @@ def html(verdict: Verdict) -> str:
 def headline(verdict: Verdict) -> str:
     """One line: the outcome in words and the points."""
     mark, words = OUTCOMES[verdict.outcome]
+    if verdict.outcome == "correct" and _still_open(verdict):
+        words = "right so far"
     return f"{mark} {verdict.name}: {words}, {number(verdict.points)} of {number(verdict.max_points)} points"
 
 
@@ -97,10 +99,8 @@ def sentences(verdict: Verdict) -> list[str]:
             "This one can only be judged on submission, or here once the earlier functions that it needs are right."
         ]
     if verdict.finding is None:
-        still_open = any(result.passed is None for result in verdict.properties)
-        return (
-            ["All that can be checked here is right; the rest is graded on submission."] if still_open else []
-        )
+        rest = "All that can be checked here is right; the rest is graded on submission."
+        return [rest] if _still_open(verdict) else []
     cause = [f"Likely cause: {verdict.cause}"] if verdict.cause else []
     what = _called_too_often(verdict.finding, verdict.name) or describe(
         verdict.finding.difference, verdict.name
@@ -108,6 +108,10 @@ def sentences(verdict: Verdict) -> list[str]:
     seen = f"Seen while testing “{verdict.finding.property}”: {what}"
     last = [*cause, *_single_precision(verdict)]
     return [_at_most(seen, WORDS - len(" ".join(last).split())), *last]
+
+
+def _still_open(verdict: Verdict) -> bool:
+    return any(result.passed is None for result in verdict.properties)
 
 
 def _single_precision(verdict: Verdict) -> list[str]:

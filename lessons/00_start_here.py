@@ -86,7 +86,7 @@ check("token_means")
 # 1. the **outcome**: correct, partly right, not right yet, or not attempted, with the points;
 # 2. the **cause** in plain words, where the check knows the mistake. It knows many; where it does not know yours, it shows the first property that fails;
 # 3. the **smallest input** that goes wrong, what your function returned for it, and what was expected, with the first difference marked;
-# 4. the **properties**, each with its points. An answer that is right in part earns a part.
+# 4. the **properties**, each with its points. An answer that is right in part earns a part. A few can be judged only by the grader; where that is not at hand, they say *graded on submission*.
 #
 # The last line, `NotRight`, is there so that "Validate" notices. It is no accident, and *Run All Cells* goes on past it.
 #

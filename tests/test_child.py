@@ -437,6 +437,17 @@ def test_a_question_that_takes_too_long_is_a_time_out(own_child):
     assert own_child.gone
 
 
+def test_several_questions_are_answered_in_order_until_one_takes_too_long(own_child):
+    own_child.run_cell(
+        "seen = []\ndef f(x, g):\n    seen.append(int(x))\n    while x == 3: pass\n    return g(x)", 5
+    )
+    questions = [Question((Call((number, lambda x: 10 * x)),), seconds=0.3) for number in range(6)]
+    answers = list(own_child.ask_all("f", ("x", "g"), questions))
+    assert [value(answer) for answer in answers[:3]] == [0, 10, 20]
+    assert [failure(answer).kind for answer in answers[3:]] == ["time-out"]
+    assert shown(own_child.run_cell("seen", 5)) == ["[0, 1, 2, 3]"]
+
+
 # ---------------------------------------------------------------- tricks inside the process
 
 EARLIER = "def f(x):\n    return 2 * x\n"

@@ -11,7 +11,7 @@ from autograder.judge import in_this_process, judge_function, judge_sheet
 from autograder.sheets import Drawn
 from course import report
 from course.compare import Difference
-from course.marking import Finding
+from course.marking import Finding, PropertyResult, Verdict
 from course.questions import Call, Question, ask
 
 EXERCISES = list(all_exercises().values())
@@ -176,3 +176,12 @@ def test_a_right_answer_is_one_line_and_the_points(exercise):
     verdict = judge_function(exercise, 4, exercise.reference_function)
     lines = report.text(verdict).splitlines()
     assert lines[0].startswith("✓") and len(lines) == 2 + len(verdict.properties) + len(verdict.notes)
+
+
+def test_what_is_right_as_far_as_it_is_judged_is_not_called_correct():
+    held, waiting = PropertyResult("held", True, 1.0, 1.0), PropertyResult("waits", None, 0.0, 7.0)
+    whole = Verdict("f", "correct", 1.0, 1.0, (held,))
+    part = Verdict("f", "correct", 1.0, 8.0, (held, waiting))
+    assert report.headline(whole) == "✓ f: correct, 1 of 1 points"
+    assert report.headline(part) == "✓ f: right so far, 1 of 8 points"
+    assert "the rest is graded on submission" in report.text(part) and "rest" not in report.text(whole)
