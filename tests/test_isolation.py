@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import autograder
-from autograder.children import Child, isolation
+from autograder.children import Child, isolation, warm
 from autograder.children.surroundings import without
 from course.questions import Call, Question, ask
 
@@ -386,11 +386,47 @@ def test_secret_folders_are_cut_out_of_readable_ones(tmp_path):
     assert without([str(libs)], [tmp_path]) == [str(libs)]
 
 
+SOCKETS = """
+import os, stat
+for number in range(4096):
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            print(number)
+    except OSError:
+        pass
+"""
+
+
+def test_a_notebook_holds_its_own_line_and_no_other(level):
+    """With a line to the warm process, or to another notebook's process, it could give orders."""
+    line = warm.warm_process(level).further_line()  # as another worker of the class has one
+    try:
+        with Child.start(level=level), Child.start(level=level) as child:
+            assert len(run(child, SOCKETS).split()) == 1
+    finally:
+        line.close()
+
+
+def test_what_was_forked_for_a_grader_ends_with_its_line(level):
+    shared = warm.warm_process(level)
+    line = shared.further_line()
+    with Child.start(level=level) as other:
+        try:
+            warm.use([line])
+            with Child.start(level=level) as child:
+                line.close()  # as when the worker is killed
+                gone = child._process.psutil
+                gone.wait(10)
+                assert not gone.is_running() and run(other, "print('still here')") == "still here"
+        finally:
+            warm.use([shared])
+
+
 def test_a_dead_warm_process_is_replaced(level):
     with Child.start(level=level) as child:
-        warm = child._process._warm
-        warm._process.kill()
-        warm._process.wait()
+        line = child._process._warm
+        line._process.kill()
+        line._process.wait()
     with Child.start(level=level) as child:
         assert run(child, "print('well')") == "well"
 

@@ -366,6 +366,17 @@ def doubled(number):
     return 2 * number
 
 
+def raised(number):
+    if number == 3:
+        raise ValueError("no such number")
+    return 2 * number
+
+
+def test_a_task_that_fails_costs_only_itself():
+    found = in_processes(raised, [(n,) for n in range(6)], 2, lambda task, why: (task, why))
+    assert sorted(found, key=str) == sorted([0, 2, 4, 8, 10, ((3,), "ValueError: no such number")], key=str)
+
+
 def test_a_worker_that_is_killed_costs_only_its_own_task():
     found = in_processes(doubled, [(n,) for n in range(6)], 2, lambda task, why: (task, why))
     assert sorted(found, key=str) == sorted([0, 2, 4, 8, 10, ((3,), KILLED)], key=str)
