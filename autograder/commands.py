@@ -91,9 +91,9 @@ def _say(sentence: str, status: int) -> int:
 
 def _too_weak(options: argparse.Namespace) -> str:
     """Why this machine may not run submissions as they were asked for; nothing where it may."""
-    wanted = options.require_isolation
+    wanted, offered = options.require_isolation, isolation.level()  # found before any worker is forked
     if wanted and not isolation.is_at_least(wanted):
-        return f"Isolation level {wanted} is required, but this machine offers {isolation.level()}."
+        return f"Isolation level {wanted} is required, but this machine offers {offered}."
     return ""
 
 

@@ -7,12 +7,15 @@ import textwrap
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from autograder.children import Child
+from autograder.children.processes import Clock
 from autograder.exercises import find
 from autograder.judge import judge, judge_function
 from course.questions import Call, Given, Own, Question, Rng, ask
+from course.wire import TooLate
 
 X = np.arange(12.0).reshape(3, 4)
 
@@ -435,6 +438,16 @@ def test_a_question_that_takes_too_long_is_a_time_out(own_child):
     first, second = own_child.ask("stubborn", ("x",), question)
     assert first.failure.kind == second.failure.kind == "time-out"
     assert own_child.gone
+
+
+@pytest.mark.parametrize("processor, wall", [(0.2, 60.0), (60.0, 0.2)])
+def test_the_graders_own_clock_rings_by_processor_time_and_by_real_time(processor, wall):
+    clock = Clock(psutil.Process(), processor, wall)
+    clock.check()
+    started = time.monotonic()
+    with pytest.raises(TooLate):
+        while time.monotonic() < started + 20:  # this process is at work meanwhile
+            clock.check()
 
 
 def test_several_questions_are_answered_in_order_until_one_takes_too_long(own_child):
