@@ -422,6 +422,23 @@ def test_what_was_forked_for_a_grader_ends_with_its_line(level):
             warm.use([shared])
 
 
+def test_a_line_to_a_dead_warm_process_is_replaced(level):
+    process = warm.Warm(level)
+    process.wait_until_warm()
+    line = process.further_line()
+    shared = warm.warm_process(level)
+    try:
+        warm.use([line])
+        assert line.alive and warm.warm_process(level) is line
+        process.close()
+        assert not line.alive
+        with Child.start(level=level) as child:
+            assert run(child, "print('well')") == "well"
+    finally:
+        warm.warm_process(level).close()
+        warm.use([shared])
+
+
 def test_a_dead_warm_process_is_replaced(level):
     with Child.start(level=level) as child:
         line = child._process._warm
