@@ -430,6 +430,7 @@ def test_a_line_to_a_dead_warm_process_is_replaced(level):
     try:
         warm.use([line])
         assert line.alive and warm.warm_process(level) is line
+        os.killpg(process._process.pid, signal.SIGKILL)
         process.close()
         assert not line.alive
         with Child.start(level=level) as child:

@@ -9,6 +9,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -157,7 +158,7 @@ class Warm(Line):
         try:
             self._process.wait(REPLY)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)  # with what bubblewrap started
             self._process.wait()
         self._process.stderr.close()
         if self.level != BUBBLEWRAP:
