@@ -108,7 +108,8 @@ def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
             progress.update(task, advance=1, states=class_table.counts(entries), refresh=True)
             if entry["status"] != "graded":
                 console.print(class_table.problem(entry), markup=False, highlight=False, soft_wrap=True)
-    console.print(class_table.table(entries, lesson))
+    for part in class_table.shown(entries, lesson, console):
+        console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
     console.print(class_table.summary(entries), highlight=False, soft_wrap=True)
     show_regraded(console, root, lesson, names)
     return 1 if any(entry["status"] == "fault" for entry in entries) else 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -53,25 +55,41 @@ class Rate(ProgressColumn):
         return Text(f"{60 * speed:.0f} a minute" if speed else "")
 
 
-def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson) -> Table:
-    """Points for each exercise, the sum, the state and the named mistakes, one row a student."""
-    made = Table(title=f"{lesson.name}: {len(entries)} submissions")
-    made.add_column("student", overflow="fold")
+def shown(entries: Sequence[Mapping[str, Any]], lesson: Lesson, console: Console) -> list[Table | str]:
+    """The table of a class as it fits the screen; on a narrow one the named mistakes follow as lines."""
+    entries = sorted(entries, key=lambda entry: entry["student"])
+    wide = table(entries, lesson)
+    needed = Measurement.get(console, console.options.update(max_width=1000), wide).minimum
+    if needed <= console.width:
+        return [wide]
+    lines = [
+        f"{one_line(entry['student'], 40)}: {', '.join(mistakes(entry, lesson))}"
+        for entry in entries
+        if mistakes(entry, lesson)
+    ]
+    return [table(entries, lesson, narrow=True), *(["Named mistakes:", *lines] if lines else [])]
+
+
+def table(entries: Sequence[Mapping[str, Any]], lesson: Lesson, narrow: bool = False) -> Table:
+    """Points for each exercise, the sum, the state and the named mistakes, one row a student.
+
+    narrow : without rules between the columns, and without the named mistakes.
+    """
+    layout = {"box": SIMPLE_HEAD, "padding": 0, "pad_edge": False} if narrow else {}
+    made = Table(title=f"{lesson.name}: {len(entries)} submissions", **layout)
+    made.add_column("student", overflow="fold", min_width=8)
     for exercise in lesson.exercises:
         made.add_column(f"{exercise.number}\nof {exercise.points}", justify="right", no_wrap=True)
     made.add_column(f"sum\nof {number(lesson.max_points)}", justify="right", no_wrap=True)
     made.add_column("state", no_wrap=True)
-    made.add_column("named mistakes", overflow="fold")
-    for entry in sorted(entries, key=lambda entry: entry["student"]):
+    if not narrow:
+        made.add_column("named mistakes", overflow="fold", min_width=20)
+    for entry in entries:
         points = {exercise["name"]: exercise["points"] for exercise in entry["exercises"]}
         cells = [number(points[e.name]) if e.name in points else "–" for e in lesson.exercises]
-        made.add_row(
-            Text(one_line(entry["student"], 40)),
-            *cells,
-            number(entry["points"]),
-            entry["status"],
-            Text(", ".join(mistakes(entry, lesson))),
-        )
+        cells += [number(entry["points"]), entry["status"]]
+        named = [] if narrow else [Text(", ".join(mistakes(entry, lesson)))]
+        made.add_row(Text(one_line(entry["student"], 40)), *cells, *named)
     return made
 
 

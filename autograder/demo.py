@@ -57,7 +57,8 @@ def demo(root: Path = DEMO) -> int:
     for page in pages:
         print(f"  {page.relative_to(ROOT) if page.is_relative_to(ROOT) else page}")
     print(
-        "The gradebook in nbgrader's formgrader: open JupyterLab in demo/ and choose Formgrader in the Nbgrader menu."
+        "The gradebook in nbgrader's formgrader: `cd demo`, start `../.venv/bin/jupyter lab`, and choose Formgrader in "
+        "the Nbgrader menu."
     )
     return status
 
