@@ -9,6 +9,12 @@ if __name__ == "__main__":  # what stands here decides how the libraries below a
     # jsonschema can do without it: it checks internationalised addresses, and takes 1.5 s to import.
     sys.modules.setdefault("rfc3987_syntax", None)
 
-    from autograder.commands import main
+    try:
+        from autograder.commands import main
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"{error.name} is not installed for this Python. Run make setup once, then activate the environment in this "
+            "terminal: source .venv/bin/activate"
+        )
 
     sys.exit(main())

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     _running(command)
 
     command = _command(commands, "class", _class, "grade all of submitted/ into the gradebook")
-    command.add_argument("lesson")
+    command.add_argument("lesson", type=lambda name: name.rstrip("/"))
     command.add_argument(
         "--accept-process-isolation",
         action="store_true",
@@ -72,16 +72,13 @@ def _running(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--jobs", type=_at_least_one, default=os.cpu_count(), metavar="N", help="how many at once"
     )
-    command.add_argument(
-        "--require-isolation", choices=isolation.LEVELS, metavar="LEVEL", help="refuse to run at less"
-    )
+    command.add_argument("--require-isolation", choices=isolation.LEVELS, help="refuse to run at less")
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError("must be a whole number, 1 or more")
+    return int(text)
 
 
 def _say(sentence: str, status: int) -> int:
