@@ -16,6 +16,7 @@ import pytest
 
 import autograder
 from autograder.children import Child, isolation, warm
+from autograder.children import child as child_module
 from autograder.children.surroundings import without
 from course.questions import Call, Question, ask
 
@@ -332,6 +333,27 @@ def test_processes_without_a_parent_count_as_those_of_their_notebook(upper):
         assert run(child, forgetful) == "-1"
         ran = child.run_cell(ORPHANS.format(number=5, what=hungry) + "time.sleep(8)", 10)
         assert "GB of memory" in child.gone, ran
+
+
+BUSY = """
+import os, subprocess, time
+for _ in range(4):
+    subprocess.Popen(["sh", "-c", "{what}"], start_new_session=True)
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["while :; do :; done", "while :; do (i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done); done"],
+)
+def test_what_a_notebook_starts_does_not_keep_the_processors_from_others(level, what, monkeypatch):
+    monkeypatch.setattr(child_module, "DESCENDANTS", 2.0)
+    with Child.start(level=level) as child:
+        child.run_cell(BUSY.format(what="i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done", seconds=0.5), 10)
+        assert not child.gone
+        child.run_cell(BUSY.format(what=what, seconds=20), 10)
+        assert "processor time" in child.gone
 
 
 ENDLESS = """
