@@ -33,7 +33,7 @@ from autograder.versions import engine
 
 Entry = dict[str, Any]
 EXPORTER = "autograder.nbgrader_steps.CourseExporter"  # as nbgrader_config.py names it
-BAD_NAME = "nbgrader cannot work with the name of this student's folder. Give it a name of one line without blanks at its ends."
+BAD_NAME = "nbgrader cannot work with the name of this student's folder. Give it a name of one line, in UTF-8, without blanks at its ends."
 
 
 class OneSubmission(Autograde):
@@ -70,7 +70,7 @@ def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> 
         state = standing(root, lesson, student)
         if state and still_holds(root, lesson, student, state, recorded.get(student)):
             yield state["result"]
-        elif student != student.strip() or "\n" in student:
+        elif not _is_usable(student):
             yield results.ungraded(
                 "refused", submitted(root, lesson, student), student, lesson.name, BAD_NAME, lesson.exercises
             )
@@ -128,6 +128,12 @@ def show_regraded(console: Console, root: Path, lesson: Lesson, names: Sequence[
         for part in class_table.regraded(pairs, lesson):
             console.print(part, highlight=False, soft_wrap=isinstance(part, str))
     regrading.settle(path, [student for student, state in now.items() if state is None])
+
+
+def _is_usable(student: str) -> bool:
+    """Whether nbgrader and its gradebook can work with a folder of this name."""
+    is_text = student == student.encode("utf-8", "replace").decode("utf-8")  # a gradebook holds text only
+    return is_text and student == student.strip() and "\n" not in student
 
 
 def _kept_in(root: Path, lesson: Lesson) -> Path:

@@ -230,7 +230,7 @@ def set_aside_unusable_timestamp(folder: Path, log: Any) -> None:
         return
     try:
         parse_utc(read_bytes(path, 200).decode("utf-8").strip() or None)
-    except (Refused, ValueError, OverflowError):
+    except (Refused, ValueError, ArithmeticError):  # a number that is too large is one of the last kind
         if is_linked(folder):
             raise OSError("a link to a folder without a usable timestamp.txt") from None
         log.warning("Not a time, so it is now called timestamp.txt.unreadable: %s", path)

@@ -14,6 +14,7 @@ from autograder.children import Child
 from autograder.children.processes import Clock
 from autograder.exercises import find
 from autograder.judge import judge, judge_function
+from course.child.recorder import CUT
 from course.questions import Call, Given, Own, Question, Rng, ask
 from course.wire import TooLate
 
@@ -147,6 +148,13 @@ def test_long_outputs_are_cut_with_a_note(child):
     ran = child.run_cell("for i in range(2000): display(i)", 10)
     assert len(ran.outputs) < 510
     assert "left out" in shown(ran)[-1]
+
+
+def test_an_output_too_long_to_be_sent_is_left_out_with_a_note(child):
+    source = "from IPython.display import display\ndisplay({'text/plain': 'ü' * 12_000_000}, raw=True)\nprint('end')"
+    ran = child.run_cell(source, 10)
+    assert ran.state == "ok"
+    assert [output["text"] for output in ran.outputs] == [CUT + "end\n"]
 
 
 def test_threads_and_forks_of_the_student_print_in_order_and_disturb_nothing(child):

@@ -1,5 +1,6 @@
 """What a submission cannot reach at each level of isolation, and what it cannot leave behind."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 
 import autograder
 from autograder.children import Child, isolation, warm
+from autograder.children import child as child_module
 from autograder.children.surroundings import without
 from course.questions import Call, Question, ask
 
@@ -289,6 +291,117 @@ def test_no_process_is_left_behind(level):
     assert not marked(mark)
 
 
+NAMELESS = """
+import ctypes
+ctypes.CDLL(None).prctl(15, b"\\xff) R 1", 0, 0, 0)  # its name: bytes that are no text
+"""
+
+
+def test_a_process_whose_name_is_no_text_is_ended_too(level):
+    mark = f"mark-{time.monotonic_ns()}"
+    lines = DAEMON.format(mark=mark).splitlines()
+    with Child.start(level=level) as child:
+        line = child._process._warm
+        run(child, "\n".join([*NAMELESS.splitlines(), *lines]))
+        run(
+            child,
+            ORPHANS.format(number=1, what=NAMELESS.replace("\n", "; ").strip("; ") + "; time.sleep(60)"),
+        )
+    assert line.alive
+    assert not marked(mark)
+
+
+ORPHANS = """
+import os, time
+for _ in range({number}):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            try:
+                {what}
+            finally:
+                os._exit(0)
+        os._exit(0)
+time.sleep(0.5)
+"""
+
+
+def test_processes_without_a_parent_count_as_those_of_their_notebook(upper):
+    hungry = "hog = bytearray(900_000_000).replace(b'0', b'1'); time.sleep(60)"
+    forgetful = "import ctypes; print(ctypes.CDLL(None).prctl(36, 0, 0, 0, 0))"
+    with Child.start(level=upper) as child:
+        assert run(child, forgetful) == "-1"
+        ran = child.run_cell(ORPHANS.format(number=5, what=hungry) + "time.sleep(8)", 10)
+        assert "GB of memory" in child.gone, ran
+
+
+BUSY = """
+import os, subprocess, time
+for _ in range(4):
+    subprocess.Popen(["sh", "-c", "{what}"], start_new_session=True)
+time.sleep({seconds})
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["while :; do :; done", "while :; do (i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done); done"],
+)
+def test_what_a_notebook_starts_does_not_keep_the_processors_from_others(level, what, monkeypatch):
+    monkeypatch.setattr(child_module, "DESCENDANTS", 2.0)
+    with Child.start(level=level) as child:
+        child.run_cell(BUSY.format(what="i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done", seconds=0.5), 10)
+        assert not child.gone
+        child.run_cell(BUSY.format(what=what, seconds=20), 10)
+        assert "processor time" in child.gone
+
+
+ENDLESS = """
+import ctypes, os, time
+ctypes.CDLL(None).prctl(36, 0, 0, 0, 0)  # lets go of them, where that is allowed
+for _ in range(3):
+    if os.fork() == 0:
+        while True:
+            try:
+                os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", "sleep 5 & sleep 5 & exit # {mark}"], {{}}), 0)
+            except OSError:
+                time.sleep(0.001)
+"""
+
+
+def test_a_notebook_that_makes_orphans_without_end_does_not_hold_up_its_neighbour(level):
+    mark = f"mark-{time.monotonic_ns()}"
+    longest = 1 if level in UPPER else 4
+    with Child.start(level=level) as hostile:
+        run(hostile, ENDLESS.format(mark=mark))
+        for _ in range(5):
+            neighbour = Child.start(level=level)
+            line, started = neighbour._process._warm, time.monotonic()
+            neighbour.close()
+            assert time.monotonic() - started < longest
+            assert line.alive
+    assert not marked(mark)
+
+
+FONTS = """
+import os, stat
+def is_font(number):
+    try:
+        return stat.S_ISREG(os.fstat(number).st_mode) and os.fstat(number).st_size > 100_000
+    except OSError:
+        return False
+fonts = [number for number in range(3, 64) if is_font(number)]
+"""
+
+
+def test_two_notebooks_do_not_share_where_they_read_in_a_file(level):
+    with Child.start(level=level) as one, Child.start(level=level) as other:
+        for child in (one, other):
+            run(child, FONTS)
+        assert run(one, "print(len(fonts) > 0)\nfor number in fonts: os.lseek(number, 4321, 0)") == "True"
+        assert "4321" not in run(other, "print([os.lseek(number, 0, 1) for number in fonts])")
+
+
 BOMB = """
 import os, time
 mark = "{mark}"
@@ -448,6 +561,25 @@ def test_a_dead_warm_process_is_replaced(level):
         line._process.kill()
         line._process.wait()
     with Child.start(level=level) as child:
+        assert run(child, "print('well')") == "well"
+
+
+def test_a_warm_process_that_does_not_answer_is_given_up(upper, monkeypatch):
+    with Child.start(level=upper) as child:
+        line = child._process._warm
+    box = psutil.Process(line._process.pid)
+    process = box.children(recursive=True)[-1] if upper == isolation.BUBBLEWRAP else box
+    monkeypatch.setattr(warm, "REPLY", 0.5)
+    process.suspend()
+    try:
+        with pytest.raises(warm.NotStarted, match="does not answer"):
+            Child.start(level=upper)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+    assert not line.alive  # its late answer would be taken for that to the next question
+    monkeypatch.undo()
+    with Child.start(level=upper) as child:
         assert run(child, "print('well')") == "well"
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -385,3 +386,23 @@ def test_a_worker_that_is_killed_costs_only_its_own_task():
 def test_the_config_holds_nothing_but_names():
     lines = (ROOT / "nbgrader_config.py").read_text().splitlines()
     assert not any(line.startswith(("def ", "class ", "from ")) for line in lines)
+
+
+@pytest.mark.parametrize("stamp", ["02h32010100499999999999999999999", "10:99999999999999999999999", "soon"])
+def test_a_time_that_is_none_is_set_aside(tmp_path, stamp):
+    (tmp_path / "timestamp.txt").write_text(stamp)
+    nbgrader_steps.set_aside_unusable_timestamp(tmp_path, logging.getLogger())
+    assert [path.name for path in tmp_path.iterdir()] == ["timestamp.txt.unreadable"]
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path):
+    root = tmp_path / "course"
+    root.mkdir()
+    (root / "nbgrader_config.py").write_text(CONFIG)
+    student = os.fsdecode(b"\xff\xfe")
+    try:
+        handed_in(root, student, right())
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 only")
+    (entry,) = class_run.grade_class(root, LESSON, 1, class_run.students(root, NAME))
+    assert (entry["status"], entry["reason"]) == ("refused", class_run.BAD_NAME)

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from autograder.children.channel import Channel
-from autograder.children.processes import Clock, Forked, Fresh, resident_bytes, tree, written_bytes
+from autograder.children.processes import (
+    Clock,
+    Forked,
+    Fresh,
+    resident_bytes,
+    seconds_of_descendants,
+    tree,
+    written_bytes,
+)
 from autograder.children.received import Outputs, count, plain_text, read_answers
 from autograder.children.remote import Remote, asking
 from autograder.children.surroundings import (
@@ -45,6 +53,7 @@ START = 60.0  # seconds until a child must be ready
 DISK = 256 * 1024 * 1024  # bytes that a child's folder may hold
 WRITTEN = 1024 * 1024 * 1024  # bytes that a child and its descendants may write, removed files included
 TREE_MEMORY = 3 * 1024**3  # bytes that a child and its descendants may hold
+DESCENDANTS = 20.0  # seconds of processor time for all that a notebook starts: a neighbour waits meanwhile
 NOTEBOOK = 900.0  # seconds of real time for all the cells and questions of one notebook
 PASSED_OVER = 100  # messages out of place (an answer that comes too late) until the process is ended
 
@@ -245,6 +254,8 @@ class Child:
         members = tree(self._process.psutil)
         if len(members) > PROCESSES:
             raise Unbearable(f"it started more than {PROCESSES} processes")
+        if seconds_of_descendants(members) > DESCENDANTS:
+            raise Unbearable(f"what it started took more than {DESCENDANTS:g} s of processor time")
         if sum(map(written_bytes, members)) > WRITTEN:
             raise Unbearable(f"its processes wrote more than {WRITTEN >> 20} MB")
         if sum(map(resident_bytes, members)) > TREE_MEMORY:

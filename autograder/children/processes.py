@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import time
+from collections.abc import Sequence
 
 import psutil
 
@@ -116,6 +117,16 @@ def processor_seconds(process: psutil.Process) -> float:
     except psutil.Error:
         return 0.0
     return times.user + times.system
+
+
+def seconds_of_descendants(members: Sequence[psutil.Process]) -> float:
+    """Processor time of what a process started; members: its tree. Includes those that ended and were waited for."""
+    total = -processor_seconds(members[0])
+    for member in members:
+        with contextlib.suppress(psutil.Error):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return max(total, 0.0)
 
 
 def tree(process: psutil.Process) -> list[psutil.Process]:

@@ -62,6 +62,8 @@ class Line:
                 reply = self._reply(REPLY)
             except OSError as error:
                 reply = {"failed": str(error)}
+        if not reply:
+            self.close()  # an answer that still comes would be taken for that to the next question
         if "started" not in reply:
             raise NotStarted(str(reply.get("failed", "the warm process does not answer")))
         return reply["started"]

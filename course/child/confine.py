@@ -38,6 +38,8 @@ def shut_in(level: str, settings: Mapping[str, Any]) -> None:
     """
     if level == BUBBLEWRAP:
         _own_view(settings)
+    else:  # what it starts stays below it, and counts as its own; with a namespace that is so already
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if settings.get("uid") is not None:
         become(settings["uid"])
     kernel.prctl(

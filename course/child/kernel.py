@@ -79,6 +79,7 @@ NUMBERS = {
     "pidfd_getfd": (438, 438),
     "pidfd_send_signal": (424, 424),
     "pivot_root": (155, 41),
+    "prctl": (157, 167),
     "prlimit64": (302, 261),
     "process_madvise": (440, 440),
     "process_mrelease": (448, 448),

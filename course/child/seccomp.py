@@ -1,7 +1,7 @@
 """Seccomp: a Linux process gives up system calls that a notebook never needs, without any privilege.
 
 Denied everywhere: the calls of NEVER, of sockets every kind (a socketpair stays), limits of other
-processes, and every call that is newer than this file. Needs Linux 3.17.
+processes, letting go of orphans (prctl), and every call that is newer than this file. Needs Linux 3.17.
 
 With `strict`, for a process that shares its files and its process numbers with others (the level
 landlock): permissions, owners and times of files cannot be changed, for Landlock does not see that.
@@ -88,6 +88,7 @@ def filter_program(pid: int, strict: bool, landlock_abi: int) -> list[Instructio
     program += _rule("clone", _if_any_bit(0, NAMESPACES))
     program += _rule("ioctl", _if_in(1, DANGEROUS_IOCTL))
     program += _rule("fcntl", _if_in(1, OWNER_OF_SIGNALS))
+    program += _rule("prctl", _if_in(0, (kernel.PR_SET_CHILD_SUBREAPER,)))
     program += _rule("prlimit64", _unless_in(0, (0,)))
     if strict and landlock_abi < 3:
         program += _rule("truncate", [_deny()])

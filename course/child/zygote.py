@@ -16,6 +16,8 @@ import select
 import shutil
 import signal
 import socket
+import stat
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,8 @@ from course.child.confine import BUBBLEWRAP, MESSAGE, fork
 from course.child.service import Service
 from course.child.session import prepare, serve
 from course.child.warming import warm
+
+STRAYS = 2.0  # seconds for ending what has no parent, while other children run
 
 
 def run(control: socket.socket, settings: Mapping[str, Any]) -> None:
@@ -98,6 +102,7 @@ class Zygote:
             os.setsid()
             for grader in self.graders:
                 grader.close()
+            _open_anew()
             serve(self.service, socket.socket(fileno=attached), settings)
         finally:
             os._exit(0)
@@ -111,7 +116,10 @@ class Zygote:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
             del self.children[child]
+        last_moment = time.monotonic() + STRAYS
         while strays := _children_of(os.getpid()) - set(self.children):
+            if self.children and time.monotonic() > last_moment:
+                return  # a child that still runs makes them as fast as they are ended: it has its own end
             # all are stopped before the first is ended: else the others would fork again in its place
             stopped: set[int] = set()
             while running := _with_descendants(strays) - stopped:
@@ -139,6 +147,16 @@ class Forked(NamedTuple):
 
     grader: socket.socket
     folder: str
+
+
+def _open_anew() -> None:
+    """Open the inherited files (matplotlib's fonts) once more: forks share the place where each reads on."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                file = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
+                os.dup2(file, number, inheritable=False)
+                os.close(file)
 
 
 def reply(grader: socket.socket, message: dict) -> None:
@@ -187,6 +205,6 @@ def _parents() -> dict[int, set[int]]:
     found: dict[int, set[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            parent = int(status.read_text().rpartition(")")[2].split()[1])
+            parent = int(status.read_bytes().rpartition(b")")[2].split()[1])  # names need not be text
             found.setdefault(parent, set()).add(int(status.parent.name))
     return found

@@ -126,6 +126,7 @@ FILES = [
     ),
     Broken("another file name", file(TEXT, "homework final (2).ipynb")),
     Broken("a name with blanks, signs and umlauts", file(TEXT, "Übung 2 – ﬁnal;rm -rf $HOME.ipynb")),
+    Broken("a name with signs of patterns and formats", file(TEXT, "[a-z]*%s{0}?.ipynb")),
     Broken(
         "deeply nested JSON",
         file('{"nbformat": 4, "cells": ' + "[" * 200_000 + "]" * 200_000 + "}"),
@@ -302,6 +303,11 @@ ANSWERED = [
     Broken("a cell that is no Python", cell("def broken(:\n")),
     Broken("a magic and a shell line", cell("%matplotlib inline\n%time x = 1\n!echo shell\n%%no_such_magic")),
     Broken("a missing import", cell("import torch_that_is_not_there\nfrom nowhere import nothing")),
+    Broken("a program that is still running", cell("import subprocess\nsubprocess.Popen(['sleep', '60'])")),
+    Broken(
+        "an output of ten million umlauts",
+        cell("from IPython.display import display\ndisplay({'text/plain': 'ü' * 12_000_000}, raw=True)"),
+    ),
     Broken("a question to the keyboard", cell("n = int(input('how many? '))")),
     Broken("a top-level await", cell("import asyncio\nawait asyncio.sleep(0.01)")),
     Broken(

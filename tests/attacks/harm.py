@@ -221,6 +221,46 @@ OUTSIDE += [
         "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        os.setsid()\n        end = time.monotonic() + 20\n        while time.monotonic() < end:\n            if os.fork():\n                os._exit(0)\n            os.setsid()\n            time.sleep(0.005)\n        os._exit(0)\ntime.sleep(0.1)",
     ),
 ]
+NAMELESS = (
+    "import ctypes, os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+    "        ctypes.CDLL(None).prctl(15, b'\\xff) R 1', 0, 0, 0)\n"
+    "        os.system('sleep 300; echo $mark')\n    os._exit(0)\ntime.sleep(0.3)"
+)
+OUTSIDE += [
+    Attack("a daemon whose name is no text", PROCESSES, NAMELESS),
+    Attack(
+        "orphans without end",
+        PROCESSES,
+        "import ctypes, os, time\nctypes.CDLL(None).prctl(36, 0, 0, 0, 0)\n"
+        "for _ in range(2):\n    if os.fork() == 0:\n        while True:\n            try:\n"
+        "                os.waitpid(os.posix_spawn('/bin/sh', ['sh', '-c', 'sleep 9 & exit # $mark'], {}), 0)\n"
+        "            except OSError:\n                time.sleep(0.01)\ntime.sleep(0.5)",
+    ),
+    Attack(
+        "small programs that keep the processors busy",
+        TIME,
+        "import subprocess, time\nfor _ in range(50):\n"
+        "    subprocess.Popen(['sh', '-c', 'while :; do :; done # $mark'], start_new_session=True)\ntime.sleep(30)",
+        shows="of processor time",
+    ),
+    Attack(
+        "a notebook that stops itself",
+        PROCESSES,
+        "import os, signal\nos.kill(0, signal.SIGSTOP)\nos.kill(os.getpid(), signal.SIGSTOP)",
+        short=True,
+    ),
+    Attack(
+        "the warm process and the neighbours looked for among the open files",
+        PROCESSES,
+        TRY + "import array, stat\nmine = []\nfor number in range(1024):\n    try:\n"
+        "        if stat.S_ISSOCK(os.fstat(number).st_mode):\n            mine.append(number)\n"
+        "    except OSError:\n        pass\n"
+        "print('sockets:', len(mine))\n"
+        "for number in mine:\n    found = socket.socket(fileno=os.dup(number))\n"
+        "    print('kind:', found.type == socket.SOCK_SEQPACKET)",
+        shows="sockets: 1\\nkind: False",
+    ),
+]
 OUTSIDE += [
     Attack(name, NETWORK, tries(*actions), needs="landlock", hides=("done",))
     for name, actions in {

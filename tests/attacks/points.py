@@ -655,5 +655,89 @@ PROTOCOL += [
     ),
 ]
 
+SERVICE = (
+    SOCKET
+    + """\
+import gc, sys
+(service,) = [thing for thing in gc.get_objects() if type(thing).__name__ == 'Service']
+def coming():
+    frame = sys._getframe()
+    while frame:
+        body = frame.f_locals.get('body')
+        if isinstance(body, dict) and 'questions' in body:
+            return body['questions']
+        frame = frame.f_back
+    return []
+"""
+)
+# what an answer does that sees the questions which are still to come
+AHEAD = {
+    "all later answers sent with the first": "for n in range(50):\n    forged(answers(service.asked + n))\nreturn 100.0",
+    "two answers in one piece": "one = json.dumps(answers(service.asked)).encode()\n"
+    "raw((struct.pack('>I', len(one)) + one) * 2)\nreturn 100.0",
+    "an answer in crumbs": "one = json.dumps(answers(service.asked)).encode()\n"
+    "for byte in struct.pack('>I', len(one)) + one:\n    raw(bytes([byte]))\nreturn 100.0",
+    "late, and then answers to what was not asked": "forged({'late': 'ask'})\n"
+    "for n in range(30):\n    forged(answers(service.asked + n))\nreturn 100.0",
+    "the numbers of the questions changed": "service.asked += 1\nreturn 100.0",
+    "later questions given as the answer": "return [question['calls'] for question in coming()]",
+    "later questions thrown away": "del coming()[1:]\nreturn 100.0",
+    "later questions made easier": "for question in coming():\n"
+    "    question.update(calls=[], seconds=1e9, budget=10**9)\nreturn 100.0",
+    "inputs changed only where nobody looks": "if not any(question['same_arrays'] for question in coming()[:1]):\n"
+    "    args and np.asarray(args[0], float).fill(0)\nreturn args[0] if args else None",
+    "a call under the number of a later question": "forged({'call': {'id': service.asked + 1, 'handle': 'function 0', "
+    "'args': {'tuple': []}, 'kwargs': {'dict': []}}})\nreturn 100.0",
+    "the alarm taken away between two questions": "import signal\n"
+    "for number in (signal.SIGALRM, signal.SIGPROF, signal.SIGINT):\n    signal.signal(number, signal.SIG_IGN)\n"
+    "signal.setitimer(signal.ITIMER_REAL, 0)\nsignal.setitimer(signal.ITIMER_PROF, 0)\nreturn 100.0",
+    "an answer sent by a fork": "import os\nif os.fork() == 0:\n    forged(answers(service.asked))\n    os._exit(0)\nreturn 0.0",
+}
+PROTOCOL += [
+    Attack(
+        name,
+        "forged messages",
+        SERVICE,
+        "def NAME(*args, **kwargs):\n" + "".join(f"    {line}\n" for line in action.splitlines()),
+    )
+    for name, action in AHEAD.items()
+]
+PROTOCOL += [
+    Attack(
+        "the service replaced by one's own",
+        "forged messages",
+        SOCKET
+        + """\
+wire = wires[-1]
+def exactly(count):
+    data = b''
+    while len(data) < count:
+        data += os.read(wire, count - len(data))
+    return data
+forged({'ran': {'state': 'ok', 'count': 1}})
+while True:
+    (length,) = struct.unpack('>I', exactly(4))
+    ((kind, body),) = json.loads(exactly(length)).items()
+    if kind == 'ask':
+        for number, question in enumerate(body['questions'], body['id']):
+            forged(answers(number))
+    else:
+        forged({'run': {'ran': {'state': 'ok', 'count': 1}}, 'defines': {'defined': True}}[kind])
+""",
+    ),
+    Attack(
+        "a time-out, and then the answers that nobody waits for",
+        "forged messages",
+        SERVICE,
+        answers={
+            OTHERS[0]: f"def {OTHERS[0]}(*args, **kwargs):\n"
+            "    first = service.asked\n"
+            "    try:\n        while True:\n            pass\n"
+            "    finally:\n        for n in range(1, 40):\n            forged(answers(first + n))"
+        },
+        shows="no answer after",
+    ),
+]
+
 ATTACKS = [*METADATA, *IN_PROCESS, *LIES, *TRIVIAL, *THEFT, *PROTOCOL]
 ATTACKS += [Attack("cells in the opposite order", "metadata and cells", edit=_reordered)]
