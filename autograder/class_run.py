@@ -6,6 +6,7 @@ Can be stopped at any moment: the next run does what is left, and what changed m
 from __future__ import annotations
 
 import glob
+import itertools
 import logging
 import os
 import re
@@ -62,28 +63,44 @@ def students(root: Path, lesson: str) -> list[str]:
 
 
 def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> Iterator[Entry]:
-    """The results of these students, each as soon as it is there; what is graded and unchanged comes first."""
+    """The results of these students, each as soon as it is there; what needs no grading comes first."""
+    known, waiting = sorted_out(root, lesson, names)
+    yield from known
+    yield from grade_students(root, lesson, jobs, waiting)
+
+
+def sorted_out(root: Path, lesson: Lesson, names: Sequence[str]) -> tuple[list[Entry], list[str]]:
+    """Results that are known without grading, and the students that are to be graded.
+
+    What stood before of those that are graded again is kept, see autograder.regrading.
+    """
     coursedir = api_of(root).coursedir
     register(lesson, coursedir)
-    waiting, before, recorded = [], {}, recorded_points(coursedir, lesson.name)
+    known, waiting, before = [], [], {}
+    recorded = recorded_points(coursedir, lesson.name)
     for student in names:
         state = standing(root, lesson, student)
         if state and still_holds(root, lesson, student, state, recorded.get(student)):
-            yield state["result"]
+            known.append(state["result"])
         elif not _is_usable(student):
-            yield results.ungraded(
-                "refused", submitted(root, lesson, student), student, lesson.name, BAD_NAME, lesson.exercises
-            )
+            path = submitted(root, lesson, student)
+            known.append(results.ungraded("refused", path, student, lesson.name, BAD_NAME, lesson.exercises))
         else:
-            waiting.append((root, lesson.name, student))
+            waiting.append(student)
             if state:
                 before[student] = state
     if before:
         regrading.keep(_kept_in(root, lesson), before)
+    return known, waiting
+
+
+def grade_students(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> Iterator[Entry]:
+    """Grade these students' submissions; each result as soon as it is there."""
+    tasks = [(root, lesson.name, student) for student in names]
     if jobs <= 1:
-        yield from (grade_student(*task) for task in waiting)
+        yield from (grade_student(*task) for task in tasks)
     else:
-        yield from in_processes(grade_student, waiting, jobs, lambda task, why: _fault(*task, why))
+        yield from in_processes(grade_student, tasks, jobs, lambda task, why: _fault(*task, why))
 
 
 def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
@@ -100,17 +117,23 @@ def grade_and_show(root: Path, lesson: Lesson, jobs: int) -> int:
             f"Nobody handed in {lesson.name}: there is no submitted/<student>/{lesson.name} below {root}."
         )
         return 2
+    known, waiting = sorted_out(root, lesson, names)
     entries = []
     with class_table.progress(console) as progress:
         task = progress.add_task(lesson.name, total=len(names), states="")
-        for entry in grade_class(root, lesson, jobs, names):
+        for entry in itertools.chain(known, grade_students(root, lesson, jobs, waiting)):
             entries.append(entry)
-            progress.update(task, advance=1, states=class_table.counts(entries), refresh=True)
+            done, states = len(entries), class_table.counts(entries)
+            progress.update(task, completed=done, states=states, refresh=done >= len(known))
             if entry["status"] != "graded":
                 console.print(class_table.problem(entry), markup=False, highlight=False, soft_wrap=True)
     for part in class_table.shown(entries, lesson, console):
         console.print(part, markup=False, highlight=False, soft_wrap=isinstance(part, str))
     console.print(class_table.summary(entries), highlight=False, soft_wrap=True)
+    if known:
+        console.print(
+            f"{len(known)} not graded again: nothing changed since the run before.", highlight=False
+        )
     show_regraded(console, root, lesson, names)
     return 1 if any(entry["status"] == "fault" for entry in entries) else 0
 
