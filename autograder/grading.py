@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbformat import NotebookNode, from_dict
@@ -63,21 +63,25 @@ def grade(
     started = time.monotonic()
     level = level or isolation.level()
     skipped = {plain(source) for source in explorations}
-    graded, verdicts = _graded(notebook, skipped, seed, folder, level)
+    time_left = TimeLeft()
+    graded, verdicts = _graded(notebook, skipped, seed, folder, level, time_left)
     missed = _missed(graded, verdicts, skipped)
-    if missed:
-        graded, verdicts = _graded(notebook, skipped - missed, seed, folder, level)
+    if missed and time_left.seconds > NOTEBOOK_SECONDS / 2:
+        graded, verdicts = _graded(notebook, skipped - missed, seed, folder, level, time_left)
     return Graded(graded, verdicts, seed, time.monotonic() - started, level)
 
 
 def _graded(
-    notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None, level: str
+    notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None, level: str, time_left: TimeLeft
 ) -> tuple[NotebookNode, tuple[Verdict, ...]]:
     """A copy of the notebook with outputs and verdicts, and the verdicts in the order of their check cells."""
     graded = copy.deepcopy(notebook)
     verdicts: dict[str, Verdict] = {}
     sources = [cell.source for cell in graded.cells if _runs(cell, skipped)]
-    with Session(folder, level) as session, Tools(Session(folder, level), sources) as tools:
+    with (
+        Session(folder, level, time_left) as session,
+        Tools(Session(folder, level, time_left), sources) as tools,
+    ):
         for place, cell in enumerate(graded.cells):
             if _runs(cell, skipped):
                 _run_cell(cell, session)
@@ -129,16 +133,23 @@ def _defined_in(cells: Sequence[NotebookNode], name: str) -> bool:
 # ---------------------------------------------------------------- the child, and what happens when it dies
 
 
+@dataclass
+class TimeLeft:
+    """What all children of one notebook may still take together."""
+
+    seconds: float = field(default_factory=lambda: NOTEBOOK_SECONDS)
+
+
 class Session:
     """The child that runs one notebook, replaced by a fresh one where it died. Use as a context manager."""
 
-    def __init__(self, folder: Path | None, level: str):
+    def __init__(self, folder: Path | None, level: str, time_left: TimeLeft):
         self._folder = folder
         self._level = level
         self._child: Child | None = None
         self._sources: list[str] = []  # what a fresh child has to run first
         self._starts = 0
-        self._left = NOTEBOOK_SECONDS
+        self._time_left = time_left
 
     def __enter__(self) -> Session:
         return self
@@ -171,7 +182,7 @@ class Session:
 
         def ask(questions: Sequence[Question]) -> Iterator[Sequence[Answer]]:
             asked = child and child.ask_all(exercise.name, exercise.parameters, questions)
-            while asked and self._left > 0:
+            while asked and self._time_left.seconds > 0:
                 with self._working():
                     answers = next(asked, None)
                 if answers is None:
@@ -183,7 +194,11 @@ class Session:
 
     def _alive(self) -> Child | None:
         """A child in which all cells so far were run; None where there were too many deaths or no time is left."""
-        while (self._child is None or self._child.gone) and self._starts <= RESTARTS and self._left > 0:
+        while (
+            (self._child is None or self._child.gone)
+            and self._starts <= RESTARTS
+            and self._time_left.seconds > 0
+        ):
             self.close()
             self._starts += 1
             with self._working():
@@ -193,12 +208,12 @@ class Session:
                 if self._child.gone:
                     self._sources.remove(source)
                     break
-        alive = self._child is not None and not self._child.gone and self._left > 0
+        alive = self._child is not None and not self._child.gone and self._time_left.seconds > 0
         return self._child if alive else None
 
     def _run_in(self, child: Child, source: str) -> Ran:
         with self._working():
-            return child.run_cell(source, max(0.1, min(CELL_SECONDS, self._left)))
+            return child.run_cell(source, max(0.1, min(CELL_SECONDS, self._time_left.seconds)))
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
@@ -206,10 +221,10 @@ class Session:
         try:
             yield
         finally:
-            self._left -= time.monotonic() - started
+            self._time_left.seconds -= time.monotonic() - started
 
     def _why_none(self) -> str:
-        if self._left <= 0:
+        if self._time_left.seconds <= 0:
             return f"the notebook as a whole took longer than {NOTEBOOK_SECONDS:.0f} s"
         return f"the notebook ended its process {RESTARTS + 1} times"
 

@@ -18,6 +18,7 @@ import autograder
 from autograder.children import Child, isolation, warm
 from autograder.children import child as child_module
 from autograder.children.surroundings import without
+from course.child import zygote
 from course.questions import Call, Question, ask
 
 REPOSITORY = Path(autograder.__file__).resolve().parent.parent
@@ -553,6 +554,24 @@ def test_a_line_to_a_dead_warm_process_is_replaced(level):
     finally:
         warm.warm_process(level).close()
         warm.use([shared])
+
+
+def test_a_warm_process_removes_private_folders_only(tmp_path, monkeypatch):
+    removed = []
+    monkeypatch.setattr(zygote.shutil, "rmtree", lambda folder, **options: removed.append(folder))
+    for folder in (
+        "/",
+        "",
+        "/etc",
+        "/x",
+        str(tmp_path),
+        str(tmp_path / "grading"),
+        str(tmp_path / "grading-1" / "x"),
+    ):
+        zygote._remove(folder)
+    assert removed == []
+    zygote._remove(str(tmp_path / "grading-1"))
+    assert removed == [str(tmp_path / "grading-1")]
 
 
 def test_a_dead_warm_process_is_replaced(level):

@@ -23,6 +23,7 @@ import psutil
 
 import autograder
 import course
+from course.child.confine import PRIVATE
 
 COURSE = Path(course.__file__).resolve().parent
 PROGRAM = COURSE / "child" / "program.py"
@@ -117,7 +118,7 @@ class Folders:
     """
 
     def __init__(self, owner: int | None = None):
-        self.top = Path(tempfile.mkdtemp(prefix="grading-"))
+        self.top = Path(tempfile.mkdtemp(prefix=PRIVATE))
         self.work = self.top / "work"
         self.home = self.top / "home"
         for folder in (self.work, self.home):
@@ -204,7 +205,7 @@ def _read_plain(path: str, limit: int) -> bytes | None:
 @cache
 def font_list() -> Path:
     """A folder with matplotlib's list of fonts, made once: it takes up to some seconds, and each child has a new home."""
-    folder = Path(tempfile.mkdtemp(prefix="grading-fonts-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PRIVATE}fonts-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     code = f"import sys; sys.path += {list(libraries())!r}; import matplotlib.font_manager"
     subprocess.run(

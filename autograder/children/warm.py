@@ -28,7 +28,7 @@ from autograder.children.surroundings import (
     readable,
     spare_user,
 )
-from course.child.confine import BUBBLEWRAP, DISK, MESSAGE, NOTEBOOK
+from course.child.confine import BUBBLEWRAP, DISK, MESSAGE, NOTEBOOK, PRIVATE
 
 START = 60.0  # seconds until it must be warm
 REPLY = 20.0  # seconds until it must answer
@@ -109,7 +109,7 @@ class Warm(Line):
         super().__init__(level, control)
         boxed = level == BUBBLEWRAP
         command = [*(bubblewrap_command() if boxed else ()), INTERPRETER, "-I", "-S", str(PROGRAM)]
-        self._home = NOTEBOOK if boxed else tempfile.mkdtemp(prefix="grading-warm-")
+        self._home = NOTEBOOK if boxed else tempfile.mkdtemp(prefix=f"{PRIVATE}warm-")
         self._is_warm = False
         settings = {
             "zygote": True,

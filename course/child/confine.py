@@ -18,6 +18,7 @@ from course.child import kernel, landlock, seccomp
 PROCESS, LANDLOCK, BUBBLEWRAP = "process", "landlock", "bubblewrap"
 LEVELS = (PROCESS, LANDLOCK, BUBBLEWRAP)
 NAMESPACES = kernel.CLONE_NEWUSER | kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
+PRIVATE = "grading-"  # so begins the name of every folder that is made for children, and of no other that is removed
 MESSAGE = 1 << 16  # bytes of one message between a grader and its warm process
 NOTEBOOK = "/notebook"  # at the level bubblewrap: the folder of what a notebook may write
 DISK = 128 * 1024 * 1024  # bytes that it may write there

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from course.child import kernel
-from course.child.confine import BUBBLEWRAP, MESSAGE, fork
+from course.child.confine import BUBBLEWRAP, MESSAGE, PRIVATE, fork
 from course.child.service import Service
 from course.child.session import prepare, serve
 from course.child.warming import warm
@@ -71,7 +71,7 @@ class Zygote:
             for grader in ready:
                 self._attend(grader)
         if self.settings["level"] != BUBBLEWRAP:  # there it is gone with its namespace
-            shutil.rmtree(os.environ["HOME"], ignore_errors=True)
+            _remove(os.environ["HOME"])
 
     def _attend(self, grader: socket.socket) -> None:
         message, attached = _receive(grader)
@@ -138,8 +138,7 @@ class Zygote:
             if forked.grader is grader:
                 self._end(child)
                 if self.settings["level"] != BUBBLEWRAP:  # there they are gone with their namespaces
-                    with contextlib.suppress(RecursionError):
-                        shutil.rmtree(forked.folder, ignore_errors=True)
+                    _remove(forked.folder)
 
 
 class Forked(NamedTuple):
@@ -147,6 +146,13 @@ class Forked(NamedTuple):
 
     grader: socket.socket
     folder: str
+
+
+def _remove(folder: str) -> None:
+    """Remove a private folder. This process may be root's, so nothing else, whatever a message names."""
+    if os.path.basename(folder).startswith(PRIVATE):
+        with contextlib.suppress(RecursionError):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _open_anew() -> None:
