@@ -497,7 +497,7 @@ THEFT = [
         "a function of the judge called a million times",
         "theft inside the process",
         answers={"leak": "def leak(norm, X, j, new):\n    for _ in range(10**6):\n        norm(X)"},
-        shows="called more than",
+        shows="times for one answer",
     ),
     Attack(
         "a function of the judge called with a huge array",
