@@ -166,14 +166,10 @@ def _kept_in(root: Path, lesson: Lesson) -> Path:
 def grade_student(root: Path, lesson: str, student: str) -> Entry:
     """Grade one student's submission, the short way or through nbgrader, and say what became of it."""
     try:
-        done = grade_directly(api_of(root), find(lesson), student)
+        entry = grade_directly(api_of(root), find(lesson), student)
     except Exception:  # nbgrader takes it up from the start, and its log names what is wrong
-        done = False
-    return (
-        state_in(graded_folder(root, lesson, student), lesson)["result"]
-        if done
-        else grade_through_nbgrader(root, lesson, student)
-    )
+        entry = None
+    return entry or grade_through_nbgrader(root, lesson, student)
 
 
 def grade_through_nbgrader(root: Path, lesson: str, student: str) -> Entry:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autograder import isolation
@@ -94,6 +96,17 @@ def _too_weak(options: argparse.Namespace) -> str:
     return ""
 
 
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    """Import without looking for garbage meanwhile. What is imported stays, and workers share it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 # ---------------------------------------------------------------- the commands
 
 
@@ -138,15 +151,16 @@ def _grade(options: argparse.Namespace) -> int:
 
 def _class(options: argparse.Namespace) -> int:
     isolation.begin()
-    from autograder import lessons
-    from autograder.class_run import grade_and_show
+    with _importing():
+        from autograder import lessons
+        from autograder.class_run import grade_and_show
+        from autograder.exercises import all_exercises
 
+        all_exercises()
     if options.lesson not in lessons.names():
         return _say(
             f"There is no lesson {options.lesson!r}. The lessons are: {', '.join(lessons.names())}.", USAGE
         )
-    lesson = lessons.find(options.lesson)
-    lesson.exercises  # noqa: B018  (loaded while the warm process starts)
     too_weak = _too_weak(options)
     if too_weak:
         return _say(too_weak, USAGE)
@@ -156,7 +170,7 @@ def _class(options: argparse.Namespace) -> int:
             "look up the references. To grade all the same, add --accept-process-isolation.",
             USAGE,
         )
-    return grade_and_show(Path.cwd(), lesson, options.jobs)
+    return grade_and_show(Path.cwd(), lessons.find(options.lesson), options.jobs)
 
 
 def _build(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ import stat
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -37,19 +38,19 @@ _STEPS = (
 )
 
 
-def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> bool:
-    """Grade one student's submission; whether it was one for the short way.
+def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> dict[str, Any] | None:
+    """Grade one student's submission; its entry, or None where it is none for the short way.
 
     The notebook with the result is written last: what was interrupted before has no result, and is done again.
     """
     coursedir = api.coursedir
     submitted = Path(coursedir.format_path(coursedir.submitted_directory, student, lesson.name))
     if not (_has_our_steps(api.config) and _is_ordinary(coursedir, lesson, submitted)):
-        return False
+        return None
     gradebook = _gradebook(coursedir.db_url, coursedir.course_id)
     try:
         if not _knows(gradebook, lesson):
-            return False
+            return None
         stamp = _stamp(submitted)
         graded = Path(coursedir.format_path(coursedir.autograded_directory, student, lesson.name))
         if graded.exists():
@@ -67,7 +68,7 @@ def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> bool:
         made.write_text(_text(notebook), encoding="utf-8")
         made.chmod(READ_ONLY)
         os.replace(made, path)
-        return True
+        return notebook.metadata[nbgrader_steps.STATE]["result"]
     finally:
         gradebook.db.remove()
 
