@@ -45,7 +45,7 @@ test-peers: setup
 	  $(PEERS) -m pip install --disable-pip-version-check --constraint requirements.txt numpy pytest; }
 	$(PEERS) -m pytest tests/peers
 
-# how fast a class is graded, against plain nbgrader: about ten minutes; BENCH="--students 10" makes it shorter
+# how fast a class is graded, against plain nbgrader: about a quarter of an hour; BENCH="--students 10" makes it shorter
 BENCH := --students 60 --flat 10 60 600
 .PHONY: bench
 bench: setup

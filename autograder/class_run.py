@@ -1,4 +1,6 @@
-"""Grade a whole class into the gradebook: every submission of a lesson, several at once, through nbgrader.
+"""Grade a whole class into the gradebook: every submission of a lesson, several at once.
+
+Ordinary submissions go the short way (autograder.direct), all others through nbgrader.
 
 Can be stopped at any moment: the next run does what is left, and what changed meanwhile.
 """
@@ -60,13 +62,6 @@ def students(root: Path, lesson: str) -> list[str]:
     coursedir = api_of(root).coursedir
     folders = coursedir.format_path(coursedir.submitted_directory, "*", lesson)
     return sorted(Path(folder).parent.name for folder in glob.glob(folders))
-
-
-def grade_class(root: Path, lesson: Lesson, jobs: int, names: Sequence[str]) -> Iterator[Entry]:
-    """The results of these students, each as soon as it is there; what needs no grading comes first."""
-    known, waiting = sorted_out(root, lesson, names)
-    yield from known
-    yield from grade_students(root, lesson, jobs, waiting)
 
 
 def sorted_out(root: Path, lesson: Lesson, names: Sequence[str]) -> tuple[list[Entry], list[str]]:

@@ -111,13 +111,16 @@ def _importing() -> Iterator[None]:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from autograder import results
-    from autograder.class_table import graded_line, problem, summary
-    from autograder.finding import submissions
-    from autograder.seeds import fresh_seed
-    from autograder.submissions import grade_all
-
     isolation.begin()
+    with _importing():
+        from autograder import results
+        from autograder.class_table import graded_line, problem, summary
+        from autograder.exercises import all_exercises
+        from autograder.finding import submissions
+        from autograder.seeds import fresh_seed
+        from autograder.submissions import grade_all
+
+        all_exercises()
     too_weak = _too_weak(options)
     if too_weak:
         return _say(too_weak, USAGE)

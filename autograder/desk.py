@@ -22,7 +22,7 @@ from autograder.judge import judge
 from autograder.sheets import PUBLIC_SEED
 from course import report
 from course.marking import Verdict
-from course.questions import NO_ANSWER, Answer, Failure, Question
+from course.questions import Answer, Failure, Question, is_unanswered
 from course.wire import Closed, Connection, Malformed
 
 
@@ -59,7 +59,7 @@ class Desk:
         for remote in remotes:
             answers = self._answers(remote)
             yield answers
-            if any(answer.failure and answer.failure.kind in NO_ANSWER for answer in answers):
+            if is_unanswered(answers):
                 return
 
     def _answers(self, remote: Remote) -> list[Answer]:

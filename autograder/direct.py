@@ -52,6 +52,7 @@ def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> dict[str, 
         if not _knows(gradebook, lesson):
             return None
         stamp = _stamp(submitted)
+        timestamp = _time(stamp)
         graded = Path(coursedir.format_path(coursedir.autograded_directory, student, lesson.name))
         if graded.exists():
             rmtree(graded)
@@ -63,7 +64,7 @@ def grade_directly(api: NbGraderAPI, lesson: Lesson, student: str) -> dict[str, 
         notebook = nbgrader_steps.cleaned(submitted / path.name, lesson)
         path.write_text(json.dumps(notebook), encoding="utf-8")
         notebook = nbgrader_steps.graded(notebook, coursedir, lesson, student, graded)
-        _record(gradebook, api, lesson, student, _time(stamp), notebook)
+        _record(gradebook, api, lesson, student, timestamp, notebook)
         made = graded / f".{path.name}"
         made.write_text(_text(notebook), encoding="utf-8")
         made.chmod(READ_ONLY)
@@ -130,14 +131,13 @@ def _knows(gradebook: Gradebook, lesson: Lesson) -> bool:
 
 
 def _stamp(submitted: Path) -> bytes | None:
-    """The content of timestamp.txt. Raises Refused or ValueError where it is none that can be read."""
+    """The content of timestamp.txt, if there is one. Raises Refused where it cannot be read."""
     path = submitted / TIMESTAMP
-    stamp = read_bytes(path, 200) if os.path.lexists(path) else None
-    _time(stamp)
-    return stamp
+    return read_bytes(path, 200) if os.path.lexists(path) else None
 
 
 def _time(stamp: bytes | None) -> datetime | None:
+    """When it was handed in. Raises ValueError or ArithmeticError where that is no time."""
     text = (stamp or b"").decode("utf-8").strip()
     return parse_utc(text) if text else None
 

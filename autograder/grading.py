@@ -30,7 +30,7 @@ from course.marking import Verdict
 from course.questions import Answer, Failure, Question
 
 CELL_SECONDS = 12.0  # of processor time, for one cell
-NOTEBOOK_SECONDS = 120.0  # of real time in which the child is at work, for the whole notebook
+NOTEBOOK_SECONDS = 120.0  # of real time in which its children are at work, for the whole notebook
 RESTARTS = 3
 NOT_RUN = "Not run when grading: this cell is as it was handed out, it earns nothing and defines nothing that is needed."
 

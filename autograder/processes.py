@@ -32,11 +32,15 @@ def in_processes(
     waiting = deque(range(len(tasks)))
     killed: set[int] = set()
     workers = [_Worker(work) for _ in range(min(jobs, len(tasks)))]
+
+    def hand_out() -> None:
+        for worker in workers:
+            if worker.task is None and waiting:
+                worker.begin(waiting.popleft(), tasks)
+
     try:
         while True:
-            for worker in workers:
-                if worker.task is None and waiting:
-                    worker.begin(waiting.popleft(), tasks)
+            hand_out()
             busy = {worker.connection: worker for worker in workers if worker.task is not None}
             if not busy:
                 return
@@ -53,8 +57,7 @@ def in_processes(
                         waiting.append(number)
                         continue
                     result, error = None, KILLED
-                if worker.task is None and waiting:  # before the result is looked at
-                    worker.begin(waiting.popleft(), tasks)
+                hand_out()  # before the result is looked at
                 yield failed(task, error) if error else result
     finally:
         for worker in workers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import subprocess
@@ -17,9 +16,8 @@ from time import monotonic
 
 import psutil
 
-SUBREAPER = (
-    36  # PR_SET_CHILD_SUBREAPER of prctl: orphans of the command become ours, so that their time is counted
-)
+from course.child import kernel
+
 LOOK = 0.5  # seconds between two looks at the memory
 
 
@@ -36,7 +34,8 @@ class Measured:
 def measured(command: Sequence[str], folder: Path) -> Measured:
     """Run the command in a folder. Raises RuntimeError with its last words if it does not end well."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+        # orphans of the command become ours, so that their time is counted
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     peak, done = [0], threading.Event()
 
     def watch() -> None:

@@ -6,7 +6,7 @@ course ships one, drawn from a public seed, as numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +135,7 @@ def mark(
     sheet: Sheet,
     given: Sequence[Any],
     answers: Sequence[Sequence[Answer]],
-    wrong: Mapping[str, Sequence[Any]],
+    wrong: Mapping[str, Iterable[Any]],
 ) -> Verdict:
     """Mark one exercise.
 
@@ -249,7 +249,7 @@ def named_mistake(
     sheet: Sheet,
     given: Sequence[Any],
     differences: Sequence[Difference | None],
-    wrong: Mapping[str, Sequence[Any]],
+    wrong: Mapping[str, Iterable[Any]],
 ) -> str | None:
     """The first mistake that answers every question just as the student did, if there is one."""
     for name in sheet.mistakes:
@@ -258,7 +258,7 @@ def named_mistake(
     return None
 
 
-def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers: Sequence[Any]) -> bool:
+def _explains(sheet: Sheet, given: Sequence[Any], differences: Sequence, answers: Iterable[Any]) -> bool:
     telling = 0
     for item, mine, mistaken, found in zip(sheet.items, given, answers, differences):
         if item.open:

@@ -93,7 +93,7 @@ class Failure:
     line: str = ""
 
 
-NO_ANSWER = ("time-out", "no answer")  # kinds of failures after which nothing more is asked
+NO_ANSWER = ("time-out", "no answer")  # kinds of failures
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,11 @@ class Answer:
     printed: str = ""
     calls: tuple[tuple[tuple, ...], ...] = ()
     seconds: float = 0.0
+
+
+def is_unanswered(answers: Sequence[Answer]) -> bool:
+    """Whether a question had no answer in time; then nothing more is asked."""
+    return any(answer.failure and answer.failure.kind in NO_ANSWER for answer in answers)
 
 
 def plain_view(answers: Sequence[Answer], question: Question) -> Any:

@@ -186,7 +186,9 @@ def test_interrupted_anywhere_it_is_not_graded_and_then_graded_once(short, monke
         with pytest.raises(Killed):
             direct.grade_directly(api, LESSON, "late")
         assert class_run.standing(short, LESSON, "late") is None
-    (entry,) = class_run.grade_class(short, LESSON, 1, ["late"])
+    known, waiting = class_run.sorted_out(short, LESSON, ["late"])
+    assert (known, waiting) == ([], ["late"])
+    (entry,) = class_run.grade_students(short, LESSON, 1, waiting)
     assert entry["points"] == LESSON.max_points
     with Gradebook(f"sqlite:///{short}/gradebook.db", "transformer_block") as gradebook:
         (submission,) = gradebook.assignment_submissions(NAME)

@@ -1,6 +1,5 @@
 """kill -9 at random moments: nothing is lost, nothing is graded twice, nothing stays behind."""
 
-import ctypes
 import random
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from autograder import class_run
 from autograder.demo import samples
 from autograder.nbgrader_steps import register
 from autograder.seeds import class_secret
+from course.child import kernel
 from tests.test_grading import LESSON, put
 from tests.test_nbgrader import CONFIG, NAME, rows
 
@@ -26,7 +26,6 @@ pytestmark = [
 ]
 KINDS = ("all_right", "three_mistakes", "half_done", "untouched", "check_cells", "{")
 COMMAND = [sys.executable, "-m", "autograder", "class", NAME, "--jobs", "2", "--accept-process-isolation"]
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: what a killed runner leaves behind becomes ours
 
 
 def start(root):
@@ -85,7 +84,7 @@ def assert_nothing_stays(before):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_runner_killed_at_random_moments_and_started_again(ungraded, whole, tmp_path, seed):
-    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)  # what a killed runner leaves behind becomes ours
     moments = random.Random(seed)
     root = shutil.copytree(ungraded, tmp_path / "course")
     if seed == 0:  # killed while the gradebook is made, too

@@ -255,15 +255,20 @@ def test_what_an_interrupted_run_left_half_done_is_done_again(copied):
     assert other.stat().st_mtime_ns == untouched
 
 
-def test_a_fault_costs_nobody_else_anything_and_leaves_no_points(copied, monkeypatch, capsys):
+def break_grader_at(words, patch):
+    """The grader breaks at every submission in which these words stand."""
     honest = nbgrader_steps.grade
 
     def broken(notebook, *arguments):
-        if "no such thing" in str(notebook):
+        if words in str(notebook):
             raise ZeroDivisionError("in the grader")
         return honest(notebook, *arguments)
 
-    monkeypatch.setattr(nbgrader_steps, "grade", broken)
+    patch.setattr(nbgrader_steps, "grade", broken)
+
+
+def test_a_fault_costs_nobody_else_anything_and_leaves_no_points(copied, monkeypatch, capsys):
+    break_grader_at("no such thing", monkeypatch)
     notebook = right()
     notebook.cells[-1].source = "no such thing"
     handed_in(copied, "right", notebook)

@@ -10,6 +10,7 @@ from autograder.commands import main
 from autograder.exercises import find as find_exercise
 from autograder.lessons import ROOT
 from tests.test_grading import FIRST, LESSON, put, right
+from tests.test_nbgrader import break_grader_at
 
 NAME = LESSON.name
 CONFIG = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(ROOT)!r})\n"
@@ -277,14 +278,7 @@ def test_runs_that_are_killed_and_checks_that_change_meanwhile_lose_nothing(grad
 
 def failing_inside(context):
     """The grader breaks at the submission in one pass: no graded notebook is left of it."""
-    honest = nbgrader_steps.grade
-
-    def broken(notebook, *arguments):
-        if "(x * x).mean" in str(notebook):
-            raise ZeroDivisionError("in the grader")
-        return honest(notebook, *arguments)
-
-    context.setattr(nbgrader_steps, "grade", broken)
+    break_grader_at("(x * x).mean", context)
 
 
 def failing_before(context):

@@ -45,7 +45,7 @@ from autograder.children.warm import NotStarted, warm_process
 from course.child.confine import BUBBLEWRAP, PROCESS
 from course.child.confine import NOTEBOOK as NOTEBOOK_FOLDER
 from course.child.limits import wall_seconds
-from course.questions import NO_ANSWER, Answer, Failure, Question
+from course.questions import Answer, Failure, Question, is_unanswered
 from course.wire import Closed, Malformed, TooLate
 
 GRACE = 2.0  # seconds after a soft time-out until the process is ended
@@ -177,7 +177,7 @@ class Child:
             self._asked += 1
             answers = self._answers(message, remote)
             yield answers
-            if any(answer.failure and answer.failure.kind in NO_ANSWER for answer in answers):
+            if is_unanswered(answers):
                 return
             message = None  # all are sent with the first
 

@@ -81,7 +81,7 @@ class Line:
 
     def close(self) -> None:
         """Give the line up: the warm process ends the children that were forked through it."""
-        self._control.close()
+        self.forget()
 
     def forget(self) -> None:
         """Let go of it in a process that it does not belong to."""

@@ -16,7 +16,7 @@ import numpy as np
 from course.answering import OutOfTime, answer_question
 from course.child.limits import CellOutOfTime, Clock
 from course.child.recorder import CUT, Recorder
-from course.questions import Answer, Call, Failure, Question
+from course.questions import Answer, Call, Failure, Question, is_unanswered
 from course.wire import Closed, Connection, TooLong, decode, encode, tree_of
 
 LEFT_OUT = {"output": {"output_type": "stream", "name": "stdout", "text": CUT}}  # in the place of an output
@@ -122,7 +122,7 @@ class Service:
             answers = self._in_time(body["name"], _question(asked), tuple(body["parameters"]))
             self.asked = 0
             yield {"answer": {"id": number, "answers": [_packed(answer) for answer in answers]}}
-            if any(answer.failure and answer.failure.kind == "time-out" for answer in answers):
+            if is_unanswered(answers):
                 return
 
     def _in_time(self, name: str, question: Question, parameters: tuple[str, ...]) -> list[Answer]:
