@@ -41,12 +41,15 @@ class Declared:
 class Mistake:
     """A wrong version that students write, and the sentence that tells them the cause.
 
-    id : stable for ever, it is counted over years; two mistakes at once are "first+second".
+    id    : stable for ever, it is counted over years; two mistakes at once are "first+second".
+    noisy : its wrong numbers near the right ones are rounding noise, other numbers on another machine. It is known
+            by where it is wrong, so it comes after the mistakes that are known by their numbers.
     """
 
     id: str
     cause: str
     function: Callable
+    noisy: bool = False
 
 
 @dataclass
@@ -148,11 +151,13 @@ class Exercise:
         name = "leaves its inputs unchanged"
         self._add(Property(name, points, needs_values=True), twice, View(with_inputs), False)
 
-    def mistake(self, id: str, cause: str, function: Callable | None = None) -> Callable:
+    def mistake(
+        self, id: str, cause: str, function: Callable | None = None, *, noisy: bool = False
+    ) -> Callable:
         """A wrong version with a name. Use as a decorator, or pass the function."""
 
         def declare(wrong: Callable) -> Callable:
-            self.mistakes.append(Mistake(id, cause, wrong))
+            self.mistakes.append(Mistake(id, cause, wrong, noisy))
             return wrong
 
         return declare(function) if function else declare

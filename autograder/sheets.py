@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from autograder.exercise import Exercise
+from autograder.exercise import Exercise, Mistake
 from course.answering import answer_question
-from course.marking import Item, Sheet, viewed
+from course.compare import difference
+from course.marking import NEAR, NOISE, Item, Sheet, tolerance_of, viewed
 from course.questions import Failure, Raises
 
 PUBLIC_SEED = 0
@@ -45,7 +46,18 @@ class Drawn:
     @cached_property
     def wrong(self) -> dict[str, Iterable[Any]]:
         """Mistake id -> its view of every item."""
-        return {mistake.id: self.views_of(mistake.function) for mistake in self.exercise.mistakes}
+        return {mistake.id: self._views_of_mistake(mistake) for mistake in self.exercise.mistakes}
+
+    def _views_of_mistake(self, mistake: Mistake) -> Iterable[Any]:
+        views = self.views_of(mistake.function)
+        if not mistake.noisy:
+            return views
+        return _Once(self._without_noise(item, view) for item, view in zip(self.sheet.items, views))
+
+    def _without_noise(self, item: Item, view: Any) -> Any:
+        """NOISE in the place of a view that is wrong and yet near the right one."""
+        exactly = difference(view, item.expected, tolerance_of(self.sheet, item)) is None
+        return view if exactly or difference(view, item.expected, NEAR) else NOISE
 
     def views_of(self, function: Callable) -> Iterable[Any]:
         """What a function that runs here gives on every item of the sheet, each computed when it is first looked at."""

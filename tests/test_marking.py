@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from course.marking import Item, Property, Sheet, mark
+from course.compare import Tolerance
+from course.marking import NOISE, Item, Property, Sheet, mark
 from course.questions import Answer, Failure, ask
 
 X = [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.0])]
@@ -81,6 +82,33 @@ def test_a_mistake_whose_numbers_are_noise_is_known_by_where_it_is_wrong():
     assert mark(sheet, noisy, [[Answer(v)] for v in noisy], wrong).mistake == "cancels"
     right = [2 * X[0], 2 * X[1]]
     assert mark(sheet, right, [[Answer(v)] for v in right], wrong).mistake is None
+
+
+def test_rounding_noise_is_known_where_the_answer_is_wrong_and_near():
+    sheet = Sheet(
+        "double",
+        ("x",),
+        (Property("values", 2.0), Property("given steps", 1.0)),
+        (Item("values", ask(X[0]), 2 * X[0]), Item("given steps", ask(X[1]), 2 * X[1])),
+        {"drowns": "It drowns in rounding."},
+    )
+    wrong = {"drowns": [NOISE, 2 * X[1]]}
+
+    def named(first, second):
+        return mark(sheet, [first, second], [[Answer(first)], [Answer(second)]], wrong).mistake
+
+    assert named(1.999 * X[0], 2 * X[1]) == named(2.0003 * X[0], 2 * X[1]) == "drowns"
+    assert named(1.8 * X[0], 2 * X[1]) is None  # not near
+    assert named(1.999 * X[0], 1.999 * X[1]) is None  # wrong where the mistake is right
+    assert named(2 * X[0], 1.999 * X[1]) is None
+
+
+def test_a_mistake_is_known_by_its_numbers_also_where_the_right_ones_must_be_exact():
+    exact = Property("gives it back exactly", 1.0, tolerance=Tolerance(0.0))
+    sheet = Sheet("same", ("x",), (exact,), (Item(exact.name, ask(X[0]), X[0]),), {"tripled": "Not tripled."})
+    last_digit = np.nextafter(3 * X[0], np.inf)
+    verdict = mark(sheet, [last_digit], [[Answer(last_digit)]], {"tripled": [3 * X[0]]})
+    assert (verdict.points, verdict.mistake) == (0.0, "tripled")
 
 
 def test_a_sheet_of_open_properties_is_neither_right_nor_wrong():
