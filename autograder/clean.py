@@ -7,10 +7,10 @@ the release's stands in their place. Everything else that a student wrote stays,
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -36,6 +36,11 @@ class Piece:
     source: str
     grade_id: str | None = None
     attachments: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def plain(self) -> str:
+        """Its text as plain() gives it."""
+        return plain(self.source)
 
     def defines(self, name: str) -> bool:
         """Whether its text binds this name: by def, class, an assignment or an import."""
@@ -74,7 +79,7 @@ def clean(tree: Mapping[str, Any], release: NotebookNode) -> NotebookNode:
             cells.append(_plain_cell(piece, untouched))
         elif is_check(graded[by_index[index]]):
             template = graded[by_index[index]]
-            if piece.kind == "code" and plain(piece.source) != plain(template.source):
+            if piece.kind == "code" and piece.plain != plain(template.source):
                 cells.append(_plain_cell(piece, untouched))  # what was written into it still runs
             cells.append(_graded_cell(template))
         else:
@@ -85,9 +90,7 @@ def clean(tree: Mapping[str, Any], release: NotebookNode) -> NotebookNode:
 
 def notebook(cells: Sequence[NotebookNode]) -> NotebookNode:
     """A notebook of format 4.4 for the kernel python3."""
-    return from_dict(
-        {"nbformat": 4, "nbformat_minor": 4, "metadata": copy.deepcopy(KERNEL), "cells": list(cells)}
-    )
+    return from_dict({"nbformat": 4, "nbformat_minor": 4, "metadata": KERNEL, "cells": list(cells)})
 
 
 def plain(source: str) -> str:
@@ -194,23 +197,21 @@ def _text_place(
     pieces: Sequence[Piece], cell: NotebookNode, labelled: Sequence[int], release: NotebookNode
 ) -> int | None:
     """The first labelled cell that was changed; else the first labelled one; else the unlabelled text after the question."""
-    changed = [i for i in labelled if plain(pieces[i].source) != plain(cell.source)]
+    ours = plain(cell.source)
+    changed = [i for i in labelled if pieces[i].plain != ours]
     question = plain(release.cells[release.cells.index(cell) - 1].source)
     following = [
         i
         for i, (before, piece) in enumerate(pairwise(pieces), 1)
-        if plain(before.source) == question and piece.kind == "markdown" and piece.grade_id is None
+        if before.plain == question and piece.kind == "markdown" and piece.grade_id is None
     ]
     return next(iter([*changed, *labelled, *following]), None)
 
 
 def _check_place(pieces: Sequence[Piece], cell: NotebookNode, labelled: Sequence[int]) -> int | None:
     """The first check cell after the function is defined; else the first one."""
-    same = [
-        i
-        for i, piece in enumerate(pieces)
-        if piece.grade_id is None and plain(piece.source) == plain(cell.source)
-    ]
+    ours = plain(cell.source)
+    same = [i for i, piece in enumerate(pieces) if piece.grade_id is None and piece.plain == ours]
     candidates = labelled or same
     first = next((i for i, piece in enumerate(pieces) if piece.defines(checked_name(cell))), -1)
     return next(iter([*(i for i in candidates if i > first), *candidates]), None)
@@ -253,7 +254,7 @@ def _graded_cell(
     template: NotebookNode, piece: Piece | None = None, untouched: set[str] = frozenset()
 ) -> NotebookNode:
     """A cell with the release's metadata and kind, and the student's text where it is theirs to write."""
-    metadata = copy.deepcopy(dict(template.metadata))
+    metadata = template.metadata
     theirs = piece is not None and bool(template.metadata.nbgrader.get("solution"))
     if not theirs:
         piece = Piece(template.cell_type, template.source)
@@ -270,7 +271,7 @@ def _code(source: str, metadata: Mapping[str, Any]) -> NotebookNode:
 
 def _markdown(piece: Piece, metadata: Mapping[str, Any], untouched: set[str]) -> NotebookNode:
     attachments = safe_attachments(piece.attachments)
-    ours = plain(piece.source) in untouched
+    ours = piece.plain in untouched
     source = piece.source if ours else safe_markdown(piece.source, attachments)
     cell = {"cell_type": "markdown", "metadata": metadata, "source": source}
     return from_dict(cell | ({"attachments": attachments} if attachments else {}))

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from nbformat import NotebookNode
+from nbformat.v4.rwbase import split_lines, strip_transient
 from nbgrader.api import Comment, Grade, Gradebook, Student, SubmittedAssignment, SubmittedNotebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.preprocessors import AssignLatePenalties, CheckCellMetadata, OverwriteCells, SaveAutoGrades
@@ -164,21 +164,23 @@ def _record(
     try:
         assignment = gradebook.find_assignment(lesson.name)
         (asked,) = assignment.notebooks
+        graded = {cell.id: cell.name for cell in asked.grade_cells}
+        solved = {cell.id: cell.name for cell in asked.solution_cells}
         about = {"assignment_id": assignment.id, "student_id": student}
         submission = db.query(SubmittedAssignment).filter_by(**about).one_or_none()
         if submission is None:
             if db.get(Student, student) is None:
                 db.add(Student(id=student))
-            submission = SubmittedAssignment(**about)
+            theirs = SubmittedNotebook(notebook_id=asked.id, late_submission_penalty=None)
+            theirs.grades = [Grade(cell_id=cell) for cell in graded]
+            theirs.comments = [Comment(cell_id=cell) for cell in solved]
+            submission = SubmittedAssignment(**about, notebooks=[theirs])
             db.add(submission)
-            (theirs,) = submission.notebooks = [SubmittedNotebook(notebook_id=asked.id)]
-            theirs.grades = [Grade(cell_id=cell.id) for cell in asked.grade_cells]
-            theirs.comments = [Comment(cell_id=cell.id) for cell in asked.solution_cells]
         (theirs,) = submission.notebooks
         if timestamp is not None:
             submission.timestamp = timestamp
         cells = {c.metadata.nbgrader.grade_id: c for c in notebook.cells if "nbgrader" in c.metadata}
-        names = {cell.id: cell.name for cell in (*asked.grade_cells, *asked.solution_cells)}
+        names = graded | solved
         if {row.cell_id for row in (*theirs.grades, *theirs.comments)} != set(names):
             raise LookupError("the submission has rows for other cells than the lesson")
         for grade in theirs.grades:
@@ -211,5 +213,9 @@ def _penalty(
 
 
 def _text(notebook: NotebookNode) -> str:
-    """The notebook as nbgrader writes it. It is made here from checked parts, so it is not validated once more."""
-    return nbformat.versions[4].writes_json(notebook) + "\n"
+    """The notebook as nbgrader writes it; its lists of lines stand in the notebook afterwards.
+
+    It is made here from checked parts, so it is neither validated nor copied once more.
+    """
+    tree = strip_transient(split_lines(notebook))
+    return json.dumps(tree, indent=1, sort_keys=True, separators=(",", ": "), ensure_ascii=False) + "\n"

@@ -7,7 +7,6 @@ cell that ended the first. No exercise costs another its points.
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import re
 import time
@@ -75,7 +74,7 @@ def _graded(
     notebook: NotebookNode, skipped: set[str], seed: int, folder: Path | None, level: str, time_left: TimeLeft
 ) -> tuple[NotebookNode, tuple[Verdict, ...]]:
     """A copy of the notebook with outputs and verdicts, and the verdicts in the order of their check cells."""
-    graded = copy.deepcopy(notebook)
+    graded = from_dict(notebook)
     verdicts: dict[str, Verdict] = {}
     sources = [cell.source for cell in graded.cells if _runs(cell, skipped)]
     with (

@@ -11,6 +11,7 @@ import contextlib
 import io
 import linecache
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -197,9 +198,13 @@ def _changed(before: tuple, after: tuple, parameters: tuple[str, ...]) -> tuple[
 def _quiet() -> Iterator[io.StringIO]:
     """Collect prints; let warnings pass unseen."""
     output = _Bounded()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield output
+    streams = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = output
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield output
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 class _Bounded(io.StringIO):

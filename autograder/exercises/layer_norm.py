@@ -2708,14 +2708,17 @@ def reach(rows: np.ndarray, decimals: int) -> tuple[np.ndarray, np.ndarray]:
     """How far the mean of each row is from 0 and the variance from 1, in units of what rounding can explain."""
     half = 0.5 * 10.0**-decimals
     mean = rows.mean(axis=-1)
-    variance_reach = 2 * half * np.abs(rows - mean[..., None]).mean(axis=-1) + half**2
-    return np.abs(mean) / half, np.abs(rows.var(axis=-1) - 1) / variance_reach
+    from_mean = rows - mean[..., None]
+    variance = (from_mean**2).mean(axis=-1)
+    variance_reach = 2 * half * np.abs(from_mean).mean(axis=-1) + half**2
+    return np.abs(mean) / half, np.abs(variance - 1) / variance_reach
 
 
 def normalised(rng: np.random.Generator, *shape: int) -> np.ndarray:
     """Rows that a layer norm with eps = 0 gives. shape : (..., d)"""
     x = rng.normal(size=shape)
-    return (x - x.mean(axis=-1, keepdims=True)) / x.std(axis=-1, keepdims=True)
+    x -= x.mean(axis=-1, keepdims=True)
+    return x / np.sqrt((x**2).mean(axis=-1, keepdims=True))
 
 
 def drawn_until(make: Callable[[], np.ndarray], fits: Callable[[np.ndarray], bool]) -> np.ndarray:
