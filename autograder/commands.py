@@ -96,15 +96,9 @@ def _too_weak(options: argparse.Namespace) -> str:
     return ""
 
 
-# jsonschema imports it where it can, for web addresses in all scripts, which no notebook holds to a schema;
-# on import it builds a grammar, for longer than everything else takes together
-NOT_NEEDED = "rfc3987_syntax"
-
-
 @contextlib.contextmanager
 def _importing() -> Iterator[None]:
     """Import without looking for garbage meanwhile. What is imported stays, and workers share it."""
-    sys.modules.setdefault(NOT_NEEDED, None)  # as if it were not installed
     gc.disable()
     try:
         yield
