@@ -21,9 +21,8 @@ SINGLE_PRECISION = (
 )
 SINGLE_PROPERTY = "computed in float32"
 OPEN_PROPERTY = "graded on submission"
-NOISE = Failure(
-    "rounding noise", ""
-)  # what a mistake answers that is wrong by rounding, thus near the right numbers
+# what a mistake answers that is wrong by rounding only, so near the right numbers
+NOISE = Failure("rounding noise", "")
 NEAR = Tolerance(0.05, relative=True)
 ONLY_CHANGED = f"[{CHANGED_INPUTS!r}]"  # the path of a difference where the answer itself is right
 
@@ -290,10 +289,9 @@ def _is_telling(mine: Any, mistaken: Any, expected: Any) -> bool:
 def _same(mine: Any, mistaken: Any, tolerance: Tolerance) -> bool:
     if isinstance(mine, Failure) or isinstance(mistaken, Failure):
         return isinstance(mine, Failure) and isinstance(mistaken, Failure) and _same_failure(mine, mistaken)
-    close = 10 * max(
-        tolerance.value, TOLERANCE
-    )  # also where the right numbers must be exact: last digits differ
-    return difference(mine, mistaken, Tolerance(close, tolerance.relative)) is None
+    # last digits may differ, also where the right numbers must be exact
+    close = Tolerance(10 * max(tolerance.value, TOLERANCE), tolerance.relative)
+    return difference(mine, mistaken, close) is None
 
 
 def _same_failure(mine: Failure, mistaken: Failure) -> bool:
