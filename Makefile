@@ -2,6 +2,8 @@
 PYTHON ?= python3 python3.13 python3.12 python3.14 python3.11
 RUN := .venv/bin/python
 READY := .venv/ready
+# compiled modules are kept: nearly every test starts processes, and each would compile all of them anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup lab demo test build
 setup: $(READY)
