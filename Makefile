@@ -30,7 +30,7 @@ demo: setup build
 test: setup
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
-	$(RUN) -m pytest -n 2 --dist loadgroup
+	$(RUN) -m pytest -n 2 --dist worksteal
 
 build: setup
 	$(RUN) -m autograder build
@@ -55,7 +55,7 @@ bench: setup
 # hostile and broken submissions, at every level of isolation that the machine has
 .PHONY: test-attacks
 test-attacks: setup
-	$(RUN) -m pytest -n 2 --dist loadgroup tests/attacks
+	$(RUN) -m pytest -n 2 --dist worksteal tests/attacks
 
 # a learner's JupyterLab and an instructor's pages in a headless Chromium: the system's, never a downloaded one
 .PHONY: test-browser

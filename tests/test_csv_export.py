@@ -11,7 +11,6 @@ from autograder.lessons import ROOT
 from tests.test_grading import LESSON, put
 from tests.test_nbgrader import nbgrader
 
-pytestmark = pytest.mark.xdist_group("export")
 NAME = LESSON.name
 CONFIG = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(ROOT)!r})\n"
 WRITTEN = {  # folder of a student -> how a spreadsheet may read it

@@ -14,7 +14,7 @@ from autograder.demo import samples
 from autograder.lessons import ROOT
 from tests.test_grading import FIRST, LESSON, put, right
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("direct")]
+pytestmark = pytest.mark.slow
 NAME = LESSON.name
 STUDENTS = ("late", "refused", "right", "three_mistakes", "untouched")
 CONFIG = f"""\

@@ -21,7 +21,6 @@ from tests.test_nbgrader import CONFIG, NAME, rows
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("killed"),
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes as Linux keeps them"),
 ]
 KINDS = ("all_right", "three_mistakes", "half_done", "untouched", "check_cells", "{")

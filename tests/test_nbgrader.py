@@ -23,7 +23,7 @@ from autograder.nbgrader_steps import state_in
 from autograder.processes import KILLED, in_processes
 from tests.test_grading import FIRST, LESSON, MOST, put, right
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nbgrader")]
+pytestmark = pytest.mark.slow
 NAME = LESSON.name
 CONFIG = f"c = get_config()\nload_subconfig('nbgrader_config.py', path={str(ROOT)!r})\n"
 REFUSED = ("empty", "linked", "only_python", "pipe", "truncated")

@@ -36,7 +36,7 @@ class Attack:
     needs   : the weakest level that stops it; below it only the state of the grading is looked at.
     shows   : words that the graded notebook holds.
     hides   : words that it may not hold.
-    short   : runs with a short time limit for cells.
+    short   : runs with short time limits, for cells and for waiting.
     kills   : at the level process it could end any process of the user, so it is left out there.
     """
 

@@ -699,6 +699,7 @@ PROTOCOL += [
         "forged messages",
         SERVICE,
         "def NAME(*args, **kwargs):\n" + "".join(f"    {line}\n" for line in action.splitlines()),
+        short=True,
     )
     for name, action in AHEAD.items()
 ]

@@ -10,8 +10,8 @@ import pytest
 from nbformat import validate
 
 from autograder import grading, isolation, results
+from autograder.children import child, warm
 from autograder.children import isolation as levels
-from autograder.children import warm
 from autograder.clean import clean, is_check
 from autograder.lessons import ROOT
 from tests.attacks import harm, points
@@ -66,6 +66,7 @@ def test_an_attack_earns_nothing_and_harms_nobody(name, level, around, monkeypat
         pytest.skip("at this level, which is reported as not protected, it may end any process of the user")
     if attack.short:
         monkeypatch.setattr(grading, "CELL_SECONDS", 0.4)
+        monkeypatch.setattr(child, "wall_seconds", lambda seconds: 2.0)
     around.hand_in(attack.tree(around.places), attack.files)
     tree = json.loads((around.folder / f"{LESSON.name}.ipynb").read_text())
     warmed(level)

@@ -19,7 +19,7 @@ from tests.attacks.attack import HONEST, LESSON, NAMES, honest
 from tests.attacks.broken import BROKEN
 from tests.attacks.world import descendants, repository_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attacked class")]
+pytestmark = pytest.mark.slow
 SAMPLE = [
     "check cells tagged skip-execution",
     "every check cell four times",
