@@ -254,13 +254,12 @@ def _graded_cell(
     template: NotebookNode, piece: Piece | None = None, untouched: set[str] = frozenset()
 ) -> NotebookNode:
     """A cell with the release's metadata and kind, and the student's text where it is theirs to write."""
-    metadata = template.metadata
     theirs = piece is not None and bool(template.metadata.nbgrader.get("solution"))
     if not theirs:
         piece = Piece(template.cell_type, template.source)
     if template.cell_type == "code":
-        return _code(piece.source, metadata)
-    return _markdown(piece, metadata, untouched | {plain(template.source)})
+        return _code(piece.source, template.metadata)
+    return _markdown(piece, template.metadata, untouched | {plain(template.source)})
 
 
 def _code(source: str, metadata: Mapping[str, Any]) -> NotebookNode:

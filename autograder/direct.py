@@ -171,6 +171,7 @@ def _record(
         if submission is None:
             if db.get(Student, student) is None:
                 db.add(Student(id=student))
+            # what has a value from the start is not read back from the database
             theirs = SubmittedNotebook(notebook_id=asked.id, late_submission_penalty=None)
             theirs.grades = [Grade(cell_id=cell) for cell in graded]
             theirs.comments = [Comment(cell_id=cell) for cell in solved]

@@ -18,6 +18,8 @@ from autograder import lessons
 from autograder.build import BuildError, build, cells, files, lesson_text, notebooks, numbers, pull, solutions
 from autograder.exercise import Exercise, ask
 from autograder.exercises import all_exercises
+from autograder.exercises.residual_connections import wrong_jacobian
+from autograder.judge import judge_function
 from autograder.sheets import PUBLIC_SEED, Drawn
 from course import shipped
 from course.marking import mark
@@ -614,6 +616,17 @@ def test_the_shipped_numbers_mark_like_the_judge(exercise):
             assert passed(marked, judged) == passed(judged, marked)
         if mistake is None:
             assert marked.outcome == "correct"
+
+
+@pytest.mark.parametrize(
+    ("step", "mistake"), [({"default": 3e-13}, "step-too-small"), ({"fixed": 5e-13}, "always-a-tiny-step")]
+)
+def test_rounding_noise_is_named_also_where_its_numbers_are_others(step, mistake):
+    """As on another processor: the numbers are not those of the declared wrong version."""
+    exercise, function = all_exercises()["numerical_jacobian"], wrong_jacobian(**step)
+    assert {judge_function(exercise, seed, function).mistake for seed in range(1, 9)} == {mistake}
+    given, numbers_of = Drawn(exercise, PUBLIC_SEED).views_of(function), shipped.load(exercise.name)
+    assert mark(numbers_of.sheet, given, [[] for _ in given], numbers_of.wrong).mistake == mistake
 
 
 def passed(verdict, other):

@@ -14,7 +14,7 @@ from course.questions import Raises
 from tests.conftest import SEEDS
 
 EXERCISES = list(all_exercises().values())
-FEW = [PUBLIC_SEED, *range(1, max(2, SEEDS // 20))]
+FEW = [PUBLIC_SEED, *range(1, max(2, SEEDS // 40))]
 
 each = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda e: e.name)
 

@@ -26,7 +26,9 @@ from course.questions import Failure, Question, View, plain_view
 from course.wire import Malformed, decode, encode
 
 ABOUT = "Built by `python -m autograder build` from {}. Do not edit."
-AGREE = 1e-9  # numbers that agree this well come from the same declaration on another machine: slopes by differences lose digits
+AGREE = (
+    Tolerance()
+)  # numbers that marking takes for the same come from one declaration, whatever the processor
 DIGITS = 12
 
 
@@ -190,12 +192,12 @@ def _agree(old: Any, new: Any) -> bool:
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(_agree, old, new))
     if type(old) is float and type(new) is float:
-        return difference(old, new, Tolerance(AGREE)) is None
+        return difference(old, new, AGREE) is None
     return type(old) is type(new) and old == new
 
 
 def _arrays_agree(old: np.ndarray, new: np.ndarray) -> bool:
-    return old.dtype == new.dtype and difference(old, new, Tolerance(AGREE)) is None
+    return old.dtype == new.dtype and difference(old, new, AGREE) is None
 
 
 def _compact(tree: Any) -> str:
