@@ -1,5 +1,6 @@
 """A whole notebook is graded: what runs, in which order it is asked, what a failure costs, and what the cells show."""
 
+import copy
 import json
 import os
 from pathlib import Path
@@ -61,6 +62,16 @@ def test_right_answers_get_everything_and_the_release_nothing(all_right):
     untouched = graded(LESSON.release)
     assert set(points(untouched).values()) == {0}
     assert {verdict.outcome for verdict in untouched.verdicts} == {"not attempted"}
+
+
+def test_what_is_graded_stays_as_it_is_and_so_does_the_release():
+    release = copy.deepcopy(LESSON.release)
+    notebook = clean(samples(LESSON)["half_done"], LESSON.release)
+    for cell in notebook.cells:
+        cell.metadata["mine"] = True
+    given = copy.deepcopy(notebook)
+    assert grading.grade(notebook, LESSON.explorations, 5).notebook != given
+    assert (notebook, LESSON.release) == (given, release)
 
 
 def test_right_answers_in_other_ways_with_prints_and_warnings_get_everything():
